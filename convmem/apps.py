@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class ConvmemConfig(AppConfig):
+    name = "convmem"
+    verbose_name = _("Conversation memory")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        import_module("convmem.checks")

@@ -1,0 +1,3 @@
+"""System checks; their ids are stable."""
+
+from __future__ import annotations
