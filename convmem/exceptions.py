@@ -246,7 +246,7 @@ class ProviderRejected(ProviderError):
 
 
 class ToolUseFailed(ProviderRejected):
-    """The model failed to write a valid tool call (``details["failed_generation"]``)."""
+    """The model wrote no valid tool call (``details["failed_generation"]`` has it)."""
 
     code = "tool_use_failed"
 
