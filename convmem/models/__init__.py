@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from convmem.models.conversation import Conversation, StoredMessage
+from convmem.models.run import Run
 
-__all__ = ["Conversation", "StoredMessage"]
+__all__ = ["Conversation", "Run", "StoredMessage"]

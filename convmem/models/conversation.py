@@ -9,6 +9,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from convmem.models.owned import OwnedQuerySet
+
 
 class Conversation(models.Model):
     """One conversation of one owner.
@@ -26,6 +28,8 @@ class Conversation(models.Model):
     message_count = models.BigIntegerField(_("messages"), default=0, editable=False)
     created_at = models.DateTimeField(_("created"), editable=False)
     last_message_at = models.DateTimeField(_("last activity"), editable=False)
+
+    objects = OwnedQuerySet["Conversation"].as_manager()
 
     class Meta:
         verbose_name = _("conversation")
