@@ -20,7 +20,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=project.settings_production
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo serve demo-local test test-matrix check lint types contracts \
-	migrations deploy-check format wheel-check bench clean
+	migrations deploy-check format wheel-check bench versions clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' Makefile \
@@ -71,6 +71,9 @@ wheel-check: $(VENV)/.dev  ## Build the wheel and use it in an empty environment
 
 bench: $(VENV)/.bench  ## Measure beside the raw drivers and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
+
+versions: $(VENV)/.test  ## Name the Python and the Django that tests run on
+	@$(BIN)/python -c 'import django, platform; print("Python", platform.python_version(), "with Django", django.get_version())'
 
 clean:  ## Remove environments, caches, builds and the demo's data
 	rm -rf .venv build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -25,7 +25,8 @@ print(len(convmem.__all__), "public names, version", convmem.__version__)
 WRITE = """
 from convmem import stores
 
-stores["default"].add("hello", ["My name is Ada.", {"role": "assistant", "content": "Hi."}])
+reply = {"role": "assistant", "content": "Hi."}
+stores["default"].add("hello", ["My name is Ada.", reply])
 """
 READ = """
 from convmem import stores

@@ -12,6 +12,9 @@ from convmem.exceptions import ConfigurationError
 
 AliasTable = Mapping[str, Mapping[str, Any]]
 
+#: Every key of ``CONVMEM`` with its default. The kind of a default is the kind that a
+#: project's value must have: a table of aliases, a whole number of at least 1, a bool,
+#: or a dotted path (or the callable itself).
 DEFAULTS: dict[str, Any] = {
     "STORES": {"default": {"BACKEND": "convmem.stores.DatabaseStore"}},
     "MEMORIES": {"default": {"BACKEND": "convmem.memory.DefaultMemoryProvider"}},
@@ -24,47 +27,85 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Settings:
-    """Typed view of ``settings.CONVMEM``; each property reads it anew."""
+    """Typed view of ``settings.CONVMEM``; each property reads it anew.
+
+    A value of a wrong type raises `ConfigurationError`, which names it, at use;
+    ``manage.py check`` reports the same before.
+    """
 
     @property
     def raw(self) -> Mapping[str, Any]:
         value = getattr(django_settings, "CONVMEM", {})
         if not isinstance(value, Mapping):
-            raise ConfigurationError(
-                f"CONVMEM must be a dict, not {type(value).__name__}."
-            )
+            raise ConfigurationError(f"CONVMEM must be a dict, not {_kind(value)}.")
         return value
 
     def _get(self, name: str) -> Any:
         return self.raw.get(name, DEFAULTS[name])
 
+    def _positive(self, name: str) -> int:
+        value = self._get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigurationError(
+                f'CONVMEM["{name}"] must be a whole number of at least 1, '
+                f"not {value!r}."
+            )
+        return value
+
     def table(self, name: str) -> AliasTable:
         """Return an alias table; the built-in ``default`` alias is always there."""
-        return {**DEFAULTS[name], **self.raw.get(name, {})}
+        own = self.raw.get(name, {})
+        if not isinstance(own, Mapping):
+            raise ConfigurationError(
+                f'CONVMEM["{name}"] must be a dict of aliases, not {_kind(own)}.'
+            )
+        return {**DEFAULTS[name], **own}
 
     @property
     def max_message_bytes(self) -> int:
         """Most bytes of text (UTF-8) that one message may have."""
-        return int(self._get("MAX_MESSAGE_BYTES"))
+        return self._positive("MAX_MESSAGE_BYTES")
 
     @property
     def max_rounds(self) -> int:
         """Most model calls of one tool loop."""
-        return int(self._get("MAX_ROUNDS"))
+        return self._positive("MAX_ROUNDS")
 
     @property
     def allow_run_in_transaction(self) -> bool:
         """Whether a model may be called inside an open transaction (for tests)."""
-        return bool(self._get("ALLOW_RUN_IN_TRANSACTION"))
+        value = self._get("ALLOW_RUN_IN_TRANSACTION")
+        if not isinstance(value, bool):
+            raise ConfigurationError(
+                'CONVMEM["ALLOW_RUN_IN_TRANSACTION"] must be True or False, '
+                f"not {value!r}."
+            )
+        return value
 
     @property
     def owner(self) -> Callable[..., Any]:
         """The function that maps a request to an `Owner`."""
-        value = self._get("OWNER")
-        function: Callable[..., Any] = (
-            value if callable(value) else import_string(value)
-        )
-        return function
+        return self._function("OWNER")
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        value = self._get(name)
+        try:
+            function = import_string(value) if isinstance(value, str) else value
+        except ImportError as error:
+            raise ConfigurationError(
+                f'CONVMEM["{name}"]: {value!r} cannot be imported ({error}).'
+            ) from error
+        if not callable(function):
+            raise ConfigurationError(
+                f'CONVMEM["{name}"] must be a function or the dotted path of one, '
+                f"not {value!r}."
+            )
+        found: Callable[..., Any] = function
+        return found
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 settings = Settings()
