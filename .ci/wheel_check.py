@@ -23,13 +23,13 @@ assert not missing, missing
 print(len(convmem.__all__), "public names, version", convmem.__version__)
 """
 WRITE = """
-from convmem import stores
+from convmem.handlers import stores
 
 reply = {"role": "assistant", "content": "Hi."}
 stores["default"].add("hello", ["My name is Ada.", reply])
 """
 READ = """
-from convmem import stores
+from convmem.handlers import stores
 
 texts = [message.text for message in stores["default"].get("hello")]
 assert texts == ["My name is Ada.", "Hi."], texts
