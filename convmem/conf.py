@@ -9,12 +9,14 @@ from django.conf import settings as django_settings
 from django.utils.module_loading import import_string
 
 from convmem.exceptions import ConfigurationError
+from convmem.messages import ROLES
 
-AliasTable = Mapping[str, Mapping[str, Any]]
+#: Alias -> ``{"BACKEND": dotted path, "OPTIONS": {...}}``; unchecked, as settings are.
+AliasTable = Mapping[str, Any]
 
 #: Every key of ``CONVMEM`` with its default. The kind of a default is the kind that a
 #: project's value must have: a table of aliases, a whole number of at least 1, a bool,
-#: or a dotted path (or the callable itself).
+#: roles of messages, or a dotted path (or the callable itself).
 DEFAULTS: dict[str, Any] = {
     "STORES": {"default": {"BACKEND": "convmem.stores.DatabaseStore"}},
     "MEMORIES": {"default": {"BACKEND": "convmem.memory.DefaultMemoryProvider"}},
@@ -23,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "MAX_MESSAGE_BYTES": 1024 * 1024,
     "MAX_ROUNDS": 10,
     "ALLOW_RUN_IN_TRANSACTION": False,
+    "APPEND_ROLES": ("user", "assistant", "tool"),
 }
 
 
@@ -81,6 +84,23 @@ class Settings:
                 f"not {value!r}."
             )
         return value
+
+    @property
+    def append_roles(self) -> frozenset[str]:
+        """Roles of the messages that a caller of the API may append.
+
+        System and developer messages are instructions: whoever may add one speaks in
+        the project's voice.
+        """
+        value = self._get("APPEND_ROLES")
+        if not isinstance(value, list | tuple | set | frozenset) or not (
+            set(value) <= set(ROLES)
+        ):
+            raise ConfigurationError(
+                f'CONVMEM["APPEND_ROLES"] must be a list of {", ".join(ROLES)}, '
+                f"not {value!r}."
+            )
+        return frozenset(value)
 
     @property
     def owner(self) -> Callable[..., Any]:

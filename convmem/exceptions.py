@@ -100,6 +100,12 @@ class ConversationNotFound(NotFound):
     code = "conversation_not_found"
 
 
+class RunNotFound(NotFound):
+    """The caller has no run with this id."""
+
+    code = "run_not_found"
+
+
 class UnknownAgent(NotFound):
     """No agent is registered under this name."""
 
@@ -126,6 +132,13 @@ class OwnerMismatch(ConvmemError):
     """A handle bound to one owner was used in the name of another."""
 
     code = "owner_mismatch"
+    status = 403
+
+
+class RoleForbidden(ConvmemError):
+    """A caller may not append messages of this role (``details["index"]``)."""
+
+    code = "role_forbidden"
     status = 403
 
 
