@@ -14,9 +14,8 @@ from convmem.messages import ROLES
 #: Alias -> ``{"BACKEND": dotted path, "OPTIONS": {...}}``; unchecked, as settings are.
 AliasTable = Mapping[str, Any]
 
-#: Every key of ``CONVMEM`` with its default. The kind of a default is the kind that a
-#: project's value must have: a table of aliases, a whole number of at least 1, a bool,
-#: roles of messages, or a dotted path (or the callable itself).
+#: Every key of ``CONVMEM`` with its default. A dict is a table of aliases (see `table`);
+#: each other key has a property of its name in lower case, which checks the value.
 DEFAULTS: dict[str, Any] = {
     "STORES": {"default": {"BACKEND": "convmem.stores.DatabaseStore"}},
     "MEMORIES": {"default": {"BACKEND": "convmem.memory.DefaultMemoryProvider"}},
@@ -93,8 +92,8 @@ class Settings:
         the project's voice.
         """
         value = self._get("APPEND_ROLES")
-        if not isinstance(value, list | tuple | set | frozenset) or not (
-            set(value) <= set(ROLES)
+        if not isinstance(value, list | tuple | set | frozenset) or not all(
+            role in ROLES for role in value
         ):
             raise ConfigurationError(
                 f'CONVMEM["APPEND_ROLES"] must be a list of {", ".join(ROLES)}, '

@@ -81,7 +81,7 @@ class AliasHandler(Generic[T]):
         built = self._built().get(alias)
         return built[1] if built is not None and built[0] == config else None
 
-    def _config(self, alias: str) -> Mapping[str, Any]:
+    def _config(self, alias: str) -> Any:
         table = self.table
         if alias not in table:
             known = ", ".join(sorted(table)) or "none"
@@ -100,7 +100,9 @@ class AliasHandler(Generic[T]):
         backend = self._backend(alias, config)
         options = config.get("OPTIONS", {})
         if not isinstance(options, Mapping):
-            self._refuse(alias, "not_a_dict", f"OPTIONS must be a dict: {options!r}")
+            self._refuse(
+                alias, "not_a_dict", f"OPTIONS must be a dict, {_not(options)}"
+            )
         try:
             built: T = backend(**{key.lower(): v for key, v in options.items()})
         except (TypeError, ValueError, ConfigurationError, ImproperlyConfigured) as why:
@@ -116,7 +118,9 @@ class AliasHandler(Generic[T]):
 
     def _backend(self, alias: str, config: Mapping[str, Any]) -> Any:
         if not isinstance(config, Mapping):
-            self._refuse(alias, "not_a_dict", f"an alias is a dict, not {config!r}")
+            self._refuse(
+                alias, "not_a_dict", f"an alias must be a dict, {_not(config)}"
+            )
         path = config.get("BACKEND")
         if not path:
             self._refuse(alias, "no_backend", "'BACKEND' is missing: a dotted path")
@@ -150,6 +154,11 @@ class StoreHandler(AliasHandler["ChatMemory"]):
 
 class _Shared:
     """Holds instances for the whole process."""
+
+
+def _not(value: object) -> str:
+    # The kind alone: a URL written in the wrong place may hold a password.
+    return f"not {type(value).__name__}"
 
 
 stores = StoreHandler("STORES", UnknownStore, verbs=("get", "add", "clear"))
