@@ -14,7 +14,7 @@ from convmem.messages import ROLES
 #: Alias -> ``{"BACKEND": dotted path, "OPTIONS": {...}}``; unchecked, as settings are.
 AliasTable = Mapping[str, Any]
 
-#: Every key of ``CONVMEM`` with its default. A dict is a table of aliases (see `table`);
+#: Every key of ``CONVMEM`` with its default. A dict is a table of aliases (`table`);
 #: each other key has a property of its name in lower case, which checks the value.
 DEFAULTS: dict[str, Any] = {
     "STORES": {"default": {"BACKEND": "convmem.stores.DatabaseStore"}},
