@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from convmem.chat import Completion
+    from convmem.messages import Message
 
 
 class ConvmemError(Exception):
@@ -258,6 +259,12 @@ class ProviderRejected(ProviderError):
     code = "provider_rejected"
 
 
+class ProviderUnavailable(ProviderError):
+    """The provider failed or is overloaded (5xx)."""
+
+    code = "provider_unavailable"
+
+
 class ToolUseFailed(ProviderRejected):
     """The model wrote no valid tool call (``details["failed_generation"]`` has it)."""
 
@@ -286,17 +293,55 @@ class RoundsExceeded(ConvmemError):
     status = 502
 
 
-class Interrupted(ConvmemError):
-    """Thrown into a flow whose caller has left or was cancelled.
+class TurnNotSaved(ConvmemError):
+    """An agent's turn is complete, but its memory refused it (the error is chained).
 
-    ``partial`` is the part of the completion that had come, or None.
+    Nothing needs to run again: store ``messages`` with
+    ``provider.append(error.conversation_id, error.messages, key=error.key)``.
     """
 
-    code = "interrupted"
-    status = 499
+    code = "turn_not_saved"
+    status = 503
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        conversation_id: str,
+        messages: tuple[Message, ...],
+        key: str,
+    ) -> None:
+        super().__init__(message)
+        self.conversation_id = conversation_id
+        self.messages = messages
+        self.key = key
+
+
+class ToolError(ConvmemError):
+    """Raised by a tool: its message is meant for the model and is shown to it.
+
+    Of any other exception the model sees the type alone, since messages may hold
+    secrets.
+    """
+
+    code = "tool_error"
+
+
+class Interrupted(BaseException):
+    """Thrown into a flow whose caller has left or was cancelled.
+
+    ``partial`` is the part of the completion that had come, or None. Like
+    `asyncio.CancelledError` it is no `Exception`: whoever handles every exception, to
+    retry or to fall back, must not go on for a caller who has left. It never leaves
+    the drivers.
+    """
+
+    code: ClassVar[str] = "interrupted"
+    status: ClassVar[int] = 499
 
     def __init__(
         self, message: str = "The caller left.", *, partial: Completion | None = None
     ) -> None:
         super().__init__(message)
+        self.message = message
         self.partial = partial
