@@ -34,7 +34,10 @@ class Dropped(Value, frozen=True):
 
 
 class Unread(Value, frozen=True):
-    """The older stretch of a conversation that no policy needed to read."""
+    """The older stretch of a conversation that no policy needed to read.
+
+    ``count`` leaves out system messages inside the stretch that were read.
+    """
 
     count: int
     first_position: int | None = None
@@ -56,8 +59,9 @@ class PartTokens(Value, frozen=True):
 class View(Value, frozen=True):
     """The result of a plan: ``messages`` for the model, and the account of the rest.
 
-    ``over_limit``: the open turn alone is more than the window or budget allows and
-    was kept whole. ``repaired``: the list was mended so that a provider accepts it.
+    ``over_limit``: the open turn alone (under a budget: with the system messages) is
+    more than the window or budget allows and was kept whole. ``repaired``: the list was
+    mended so that a provider accepts it.
     """
 
     messages: tuple[Message, ...]
@@ -66,6 +70,11 @@ class View(Value, frozen=True):
     tokens: PartTokens = PartTokens()
     over_limit: bool = False
     repaired: bool = False
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of the flags that are set."""
+        return tuple(f for f in ("over_limit", "repaired") if getattr(self, f))
 
 
 class History(list[Message]):

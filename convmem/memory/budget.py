@@ -1,0 +1,77 @@
+"""A window by tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from convmem.memory.turns import is_reasoning_only
+from convmem.memory.view import DropReason
+from convmem.memory.windows import CHUNK, SuffixWindow, SystemPolicy, check_limit
+from convmem.messages import Message
+from convmem.tokens import Counter, count_messages, estimate
+
+
+class TokenWindow(SuffixWindow):
+    """The newest messages that fit ``max_tokens``, system messages included.
+
+    Keeps an unbroken suffix: going back from the newest, it stops at the first group
+    that does not fit, even if an older one would. A tool call and its results are one
+    group, a reasoning block and what it led to as well; any other message is a group of
+    its own. ``counter`` gives the tokens of one message (default: the estimate of
+    `convmem.tokens`).
+    """
+
+    reason: DropReason = "budget"
+    first_read = CHUNK
+
+    def __init__(
+        self,
+        max_tokens: int,
+        counter: Counter | None = None,
+        *,
+        system: SystemPolicy = "all",
+        start_on_user: bool = False,
+    ) -> None:
+        super().__init__(system=system, start_on_user=start_on_user)
+        self.max_tokens = check_limit(max_tokens, "A token budget")
+        self.counter: Counter = counter or estimate
+
+    def _cut(
+        self,
+        messages: Sequence[Message],
+        system: Sequence[int],
+        others: Sequence[int],
+        opened: int,
+    ) -> tuple[int, bool]:
+        count = self.counter
+        left = self.max_tokens
+        for index in (*system, *others[opened:]):
+            left -= count(messages[index])
+        if left < 0:
+            return opened, True
+        cut = opened
+        for place in range(opened - 1, -1, -1):
+            message = messages[others[place]]
+            left -= count(message)
+            if left < 0:
+                break
+            if message.role != "tool" and not _follows_reasoning(
+                messages, others, place
+            ):
+                cut = place
+        else:
+            cut = 0
+        return cut, False
+
+    def enough(self, messages: Sequence[Message]) -> bool:
+        return count_messages(messages, self.counter) > self.max_tokens
+
+
+def _follows_reasoning(
+    messages: Sequence[Message], others: Sequence[int], place: int
+) -> bool:
+    return (
+        place > 0
+        and messages[others[place]].role == "assistant"
+        and is_reasoning_only(messages[others[place - 1]])
+    )
