@@ -9,17 +9,19 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from convmem.models.owned import OwnedQuerySet
+from convmem.models.owned import OwnedManager
+from convmem.models.partial import PartialIndex, PartialUniqueConstraint
 
 
 class Conversation(models.Model):
     """One conversation of one owner.
 
     ``key`` alone finds it (see `convmem.owners.conversation_key`); the readable values
-    stand beside it. ``last_position`` is where positions are allocated.
+    stand beside it. ``last_position`` is where positions are allocated: it never goes
+    back, also when the messages are cleared.
     """
 
-    key = models.CharField(max_length=64, unique=True, editable=False)
+    key = models.CharField(max_length=64, editable=False)
     namespace = models.CharField(max_length=255, editable=False)
     owner_name = models.CharField(_("owner kind"), max_length=255, blank=True)
     owner_id = models.CharField(_("owner id"), max_length=255, blank=True)
@@ -29,12 +31,16 @@ class Conversation(models.Model):
     created_at = models.DateTimeField(_("created"), editable=False)
     last_message_at = models.DateTimeField(_("last activity"), editable=False)
 
-    objects = OwnedQuerySet["Conversation"].as_manager()
+    objects = OwnedManager()
 
     class Meta:
         verbose_name = _("conversation")
         verbose_name_plural = _("conversations")
         ordering = ["-last_message_at", "-id"]
+        constraints = [
+            # Not unique=True: that adds a second, LIKE index on PostgreSQL.
+            models.UniqueConstraint(fields=["key"], name="convmem_conversation_key"),
+        ]
         indexes = [
             models.Index(
                 fields=["owner_name", "owner_id", "-last_message_at"],
@@ -50,10 +56,14 @@ class Conversation(models.Model):
 class StoredMessage(models.Model):
     """One message as JSON text (``body``), with the columns that queries need.
 
-    ``text`` is what search looks at. ``append_key`` stands on the first row of a batch
-    that was appended with an idempotency key, ``append_digest`` beside it.
+    Its primary key is its address: the conversation and the position in it. ``text`` is
+    what search looks at. ``status`` is the message's, or ``superseded`` when a newer
+    reply took its place. The first row of a batch that was appended with an idempotency
+    key has ``append_key`` and ``append_digest`` (SHA-256 of the key and of the batch)
+    and ``append_count`` (messages in the batch).
     """
 
+    pk = models.CompositePrimaryKey("conversation_id", "position")
     conversation = models.ForeignKey(
         Conversation, on_delete=models.CASCADE, related_name="messages", db_index=False
     )
@@ -63,19 +73,27 @@ class StoredMessage(models.Model):
     body = models.TextField()
     text = models.TextField(blank=True)
     created_at = models.DateTimeField()
-    append_key = models.CharField(max_length=255, null=True, editable=False)  # noqa: DJ001 - NULLs do not collide
-    append_digest = models.CharField(max_length=64, default="", editable=False)
+    # NULL and not "", which would collide, and which an insert could not leave out.
+    append_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001
+    append_digest = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001
+    append_count = models.PositiveIntegerField(null=True, editable=False)
 
     class Meta:
         verbose_name = _("message")
         verbose_name_plural = _("messages")
         ordering = ["conversation_id", "position"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["conversation", "position"], name="convmem_message_position"
+            PartialUniqueConstraint(
+                fields=("conversation", "append_key"),
+                name="convmem_message_append_key",
+                where=models.Q(append_key__isnull=False),
             ),
-            models.UniqueConstraint(
-                fields=["conversation", "append_key"], name="convmem_message_append_key"
+        ]
+        indexes = [
+            PartialIndex(
+                fields=["conversation", "role", "position"],
+                name="convmem_message_system",
+                where=models.Q(role__in=["system", "developer"]),
             ),
         ]
 

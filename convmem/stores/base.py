@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 from asgiref.sync import sync_to_async
@@ -13,6 +13,7 @@ from django.core import checks
 from convmem.exceptions import OwnerMismatch
 from convmem.messages import SYSTEM_ROLES, Message, Value
 from convmem.owners import NOBODY, Owner, check_owner
+from convmem.stores.rows import check_limit
 
 
 class Totals(Value, frozen=True):
@@ -103,7 +104,12 @@ class ChatMemory(ABC):
     @abstractmethod
     def clear(self, conversation_id: str) -> int:
         """Delete the conversation's messages; return how many there were. Positions
-        are not used again."""
+        are not used again; idempotency keys are."""
+
+    def erase(self, conversation_id: str) -> int:
+        """Delete the conversation with all that is known of it; return how many
+        messages there were. An id that is used again starts anew, positions too."""
+        return self.clear(conversation_id)
 
     # --- reads that policies make ---
 
@@ -115,7 +121,8 @@ class ChatMemory(ABC):
         self, conversation_id: str, limit: int, *, before: int | None = None
     ) -> list[Message]:
         """Return the newest ``limit`` messages (with positions under ``before``),
-        oldest first."""
+        oldest first. Raises `InvalidWindow` for a negative ``limit``."""
+        check_limit(limit)
         messages = self.get(conversation_id)
         if before is not None:
             messages = [m for m in messages if (m.position or 0) < before]
@@ -128,6 +135,7 @@ class ChatMemory(ABC):
     def window(self, conversation_id: str, limit: int) -> Loaded:
         """Return every system message and the newest ``limit`` other ones, oldest
         first, with the totals of the whole conversation."""
+        check_limit(limit)
         messages = self.get(conversation_id)
         others = [m for m in messages if m.role not in SYSTEM_ROLES]
         kept = {id(m) for m in others[len(others) - min(limit, len(others)) :]}
@@ -160,6 +168,9 @@ class ChatMemory(ABC):
     async def aclear(self, conversation_id: str) -> int:
         return await sync_to_async(self.clear)(conversation_id)
 
+    async def aerase(self, conversation_id: str) -> int:
+        return await sync_to_async(self.erase)(conversation_id)
+
     async def atotals(self, conversation_id: str) -> Totals:
         return await sync_to_async(self.totals)(conversation_id)
 
@@ -173,6 +184,16 @@ class ChatMemory(ABC):
 
     async def awindow(self, conversation_id: str, limit: int) -> Loaded:
         return await sync_to_async(self.window)(conversation_id, limit)
+
+    async def achunks(
+        self, conversation_id: str, size: int = 64
+    ) -> AsyncIterator[list[Message]]:
+        before: int | None = None
+        while chunk := await self.anewest(conversation_id, size, before=before):
+            yield chunk
+            if len(chunk) < size:
+                return
+            before = chunk[0].position
 
 
 def _totals(messages: Sequence[Message]) -> Totals:

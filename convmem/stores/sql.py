@@ -1,0 +1,276 @@
+"""The SQL of the hot paths: two statements an append (one on PostgreSQL), one a read.
+
+Positions are allocated by updating the conversation's row, whose lock is then held
+until the rows are in: that keeps writers in order and batches whole.
+"""
+# ruff: noqa: S608 - what is put into the texts are names of tables, columns, operators.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from convmem.exceptions import ConfigurationError
+from convmem.models import Conversation, StoredMessage
+from convmem.stores.rows import Batch
+
+#: Rows and characters of one INSERT, far under what any database allows.
+MAX_ROWS = 500
+MAX_CHARACTERS = 1024 * 1024
+COLUMNS = ("position", "role", "status", "body", "text", "created_at")
+KEY_COLUMNS = ("append_key", "append_digest", "append_count")
+# Literals, so that SQLite and PostgreSQL see that their partial index holds.
+SYSTEM = "role IN ('system', 'developer')"
+OTHERS = "role NOT IN ('system', 'developer')"
+
+Values = tuple[Any, ...]
+
+
+class Append(NamedTuple):
+    """One append in the database's own values; each row lacks only its position."""
+
+    key: str
+    rows: list[Values]
+    columns: tuple[str, ...]
+    latest: Any
+    supersedes: list[int]
+
+
+class Statements:
+    """The statements for SQLite; the other databases override what differs."""
+
+    #: Whether an append outside a transaction needs none.
+    one_statement_append = False
+    greatest = "MAX"
+    allocated = "last_position + %s"
+    returning = " RETURNING id, last_position"
+    #: The conversation, from the reference that `allocate` gives.
+    reference = "%s"
+    if_absent = "ON CONFLICT (key) DO NOTHING"
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        quote = connection.ops.quote_name
+        self.conversation = quote(Conversation._meta.db_table)
+        self.message = quote(StoredMessage._meta.db_table)
+        self.key = quote("key")
+        self.found = f"(SELECT id FROM {self.conversation} WHERE {self.key} = %s)"
+        self._writes()
+        self._reads()
+
+    def _writes(self) -> None:
+        self.update = (
+            f"UPDATE {self.conversation} SET last_position = {self.allocated},"
+            " message_count = message_count + %s,"
+            f" last_message_at = {self.greatest}(last_message_at, %s)"
+            f" WHERE {self.key} = %s{self.returning}"
+        )
+        self.create = (
+            f"INSERT INTO {self.conversation} ({self.key}, namespace, owner_name,"
+            " owner_id, conversation_id, last_position, message_count, created_at,"
+            " last_message_at) VALUES (%s, %s, %s, %s, %s, 0, 0, %s, %s)"
+            f" {self.if_absent}"
+        )
+        self.supersede = (
+            f"UPDATE {self.message} SET status = 'superseded'"
+            f" WHERE conversation_id = {self.reference} AND position IN "
+        )
+        self.empty = (
+            f"UPDATE {self.conversation} SET message_count = 0 WHERE {self.key} = %s"
+        )
+        self.delete = f"DELETE FROM {self.message} WHERE conversation_id = {self.found}"
+        self.forget = f"DELETE FROM {self.conversation} WHERE {self.key} = %s"
+
+    def _reads(self) -> None:
+        select = f"SELECT position, body FROM {self.message} WHERE conversation_id = "
+        select += self.found
+        newest = " ORDER BY position DESC LIMIT %s"
+        first = (
+            f"(SELECT m.position FROM {self.message} m WHERE m.conversation_id = c.id"
+            " ORDER BY m.position LIMIT 1)"
+        )
+        counters = f" FROM {self.conversation} c WHERE c.{self.key} = %s"
+        self.all = f"{select} ORDER BY position"
+        self.newest = select + newest
+        self.newest_before = f"{select} AND position < %s{newest}"
+        self.system = f"{select} AND {SYSTEM} ORDER BY position"
+        self.totals = f"SELECT c.message_count, {first}, c.last_position{counters}"
+        # The counters come as a row without a body, so that all is one snapshot.
+        self.window = (
+            f"SELECT c.last_position, NULL, c.message_count, {first}{counters}"
+            " UNION ALL SELECT s.position, s.body, 0, 0 FROM"
+            f" ({select} AND {SYSTEM}) s"
+            " UNION ALL SELECT o.position, o.body, 0, 0 FROM"
+            f" ({select} AND {OTHERS}{newest}) o"
+        )
+        self.appended = (
+            f"SELECT position, append_digest, append_count FROM {self.message}"
+            f" WHERE conversation_id = {self.found} AND append_key = %s"
+        )
+        self.between = f"{select} AND position BETWEEN %s AND %s ORDER BY position"
+
+    def append(self, cursor: Any, append: Append) -> int | None:
+        """Allocate positions and insert the rows; return the last position, or None
+        when there is no such conversation."""
+        found = self.allocate(cursor, append)
+        if found is None:
+            return None
+        reference, last = found
+        self._insert(cursor, append, reference, last)
+        self._supersede(cursor, append, reference)
+        return last
+
+    def allocate(self, cursor: Any, append: Append) -> tuple[Any, int] | None:
+        """Return what finds the conversation, and the last position of the batch."""
+        count = len(append.rows)
+        cursor.execute(self.update, (count, count, append.latest, append.key))
+        found: tuple[Any, int] | None = cursor.fetchone()
+        return found
+
+    def _insert(self, cursor: Any, append: Append, reference: Any, last: int) -> None:
+        first = last - len(append.rows) + 1
+        columns = ", ".join(append.columns)
+        marks = f"({self.reference}, %s{', %s' * (len(append.columns) - 1)})"
+        for rows in _pieces(append.rows):
+            sql = (
+                f"INSERT INTO {self.message} (conversation_id, {columns}) VALUES "
+                f"{marks}{f', {marks}' * (len(rows) - 1)}"
+            )
+            values: list[Any] = []
+            for position, row in enumerate(rows, first):
+                values += (reference, position, *row)
+            cursor.execute(sql, values)
+            first += len(rows)
+
+    def _supersede(self, cursor: Any, append: Append, reference: Any) -> None:
+        if append.supersedes:
+            cursor.execute(
+                self.supersede + _marks(append.supersedes),
+                [reference, *append.supersedes],
+            )
+
+
+class PostgreSQL(Statements):
+    """A whole append is one statement, and so needs no transaction of its own."""
+
+    one_statement_append = True
+    greatest = "GREATEST"
+    #: With server-side binding the types of a VALUES list must be said.
+    casts = ("bigint", "text", "text", "text", "text", "timestamptz")
+    key_casts = ("text", "text", "integer")
+
+    def append(self, cursor: Any, append: Append) -> int | None:
+        if len(list(_pieces(append.rows))) > 1:
+            return super().append(cursor, append)
+        count = len(append.rows)
+        values: list[Any] = [count, count, append.latest, append.key]
+        for offset, row in enumerate(append.rows, 1 - count):
+            values += (offset, *row)
+        cursor.execute(self._whole(append), values + append.supersedes)
+        found = cursor.fetchone()
+        return None if found is None else found[0]
+
+    def _whole(self, append: Append) -> str:
+        columns = append.columns
+        casts = self.casts + self.key_casts
+        typed = ", ".join(f"%s::{cast}" for cast in casts[: len(columns)])
+        plain = f", (%s{', %s' * (len(columns) - 1)})" * (len(append.rows) - 1)
+        rest = ", ".join(columns[1:])
+        supersede = ""
+        if append.supersedes:
+            supersede = (
+                f", s AS (UPDATE {self.message} m SET status = 'superseded' FROM c"
+                " WHERE m.conversation_id = c.id AND m.position IN"
+                f" {_marks(append.supersedes)})"
+            )
+        return (
+            f"WITH c AS ({self.update}), i AS (INSERT INTO {self.message}"
+            f" (conversation_id, position, {rest})"
+            f" SELECT c.id, c.last_position + v.position, v.{', v.'.join(columns[1:])}"
+            f" FROM c, (VALUES ({typed}){plain}) AS v ({', '.join(columns)}))"
+            f"{supersede} SELECT last_position FROM c"
+        )
+
+
+class MySQL(Statements):
+    """MariaDB and MySQL: no UPDATE .. RETURNING, so the new position comes back as the
+    connection's last insert id, and the conversation is found by its key again."""
+
+    greatest = "GREATEST"
+    allocated = "LAST_INSERT_ID(last_position + %s)"
+    returning = ""
+    # Not INSERT IGNORE: its shared lock on the row that others made deadlocks them.
+    if_absent = "ON DUPLICATE KEY UPDATE last_position = last_position"
+
+    def _writes(self) -> None:
+        self.reference = self.found
+        super()._writes()
+
+    def allocate(self, cursor: Any, append: Append) -> tuple[Any, int] | None:
+        count = len(append.rows)
+        cursor.execute(self.update, (count, count, append.latest, append.key))
+        return (append.key, cursor.lastrowid) if cursor.rowcount else None
+
+
+KINDS = {"sqlite": Statements, "postgresql": PostgreSQL, "mysql": MySQL}
+_made: dict[str, Statements] = {}
+
+
+def statements(connection: BaseDatabaseWrapper) -> Statements:
+    """Return the statements for this connection's kind of database."""
+    vendor = connection.vendor
+    if vendor not in _made:
+        if vendor not in KINDS:
+            raise ConfigurationError(
+                f"DatabaseStore does not know the database {vendor!r}; "
+                f"it knows {', '.join(KINDS)}."
+            )
+        _made[vendor] = KINDS[vendor](connection)
+    return _made[vendor]
+
+
+def appending(connection: BaseDatabaseWrapper, key: str, batch: Batch) -> Append:
+    """Return the batch in the values that this database takes."""
+    times = [column_time(connection, at) for at in batch.times]
+    rows: list[Values] = [
+        (message.role, message.status, body, message.text, at)
+        for message, body, at in zip(batch.messages, batch.bodies, times, strict=True)
+    ]
+    columns: tuple[str, ...] = COLUMNS
+    if batch.key is not None:
+        columns += KEY_COLUMNS
+        empty = (None, None, None)
+        rows = [
+            rows[0] + (batch.key, batch.digest, len(rows)),
+            *(row + empty for row in rows[1:]),
+        ]
+    return Append(key, rows, columns, max(times), batch.supersedes)
+
+
+def column_time(connection: BaseDatabaseWrapper, at: datetime) -> Any:
+    """Return an aware time as Django's own fields would send it."""
+    if not settings.USE_TZ:
+        at = timezone.make_naive(at, timezone.get_default_timezone())
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def _pieces(rows: Sequence[Values]) -> Iterator[Sequence[Values]]:
+    """Cut the rows into what one statement may carry."""
+    start = size = 0
+    for index, row in enumerate(rows):
+        length = len(row[2]) + len(row[3])
+        if index > start and (
+            index - start == MAX_ROWS or size + length > MAX_CHARACTERS
+        ):
+            yield rows[start:index]
+            start, size = index, 0
+        size += length
+    yield rows[start:]
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return f"(%s{', %s' * (len(values) - 1)})"
