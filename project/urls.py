@@ -3,4 +3,9 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import path
 
-urlpatterns = [path("admin/", admin.site.urls)]
+from project.views import start
+
+urlpatterns = [
+    path("", start, name="start"),
+    path("admin/", admin.site.urls),
+]
