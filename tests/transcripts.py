@@ -41,7 +41,7 @@ ROLES = {
     "observation": "tool",
 }
 TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
-CALL_TYPES = {"tool_use", "server_tool_use", "mcp_tool_use", "functionCall"}
+CALL_TYPES = {"tool_call", "tool_use", "server_tool_use", "mcp_tool_use", "functionCall"}
 RESULT_TYPES = {"tool_result", "mcp_tool_result"}
 
 
@@ -376,6 +376,8 @@ class Builder:
             kind = _kind(block)
             if kind in CALL_TYPES and role == "assistant":
                 inner = block.get("functionCall") or block.get("function_call") or block
+                if isinstance(inner.get("value"), str):
+                    inner = _loads(inner["value"])
                 calls.append(self._call(inner))
             elif kind in RESULT_TYPES or kind == "functionResponse":
                 results.append(block)
