@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from django.http.response import HttpResponseBase
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -50,9 +49,9 @@ class ConvmemView(GenericAPIView[Any]):
         return problem_handler
 
     def finalize_response(
-        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
     ) -> Response:
-        final: Any = super().finalize_response(request, response, *args, **kwargs)
+        final = super().finalize_response(request, response, *args, **kwargs)
         if getattr(final, "exception", False) and not _is_browsable(final):
             final.accepted_renderer = ProblemRenderer()
             final.accepted_media_type = ProblemRenderer.media_type

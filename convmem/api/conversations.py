@@ -21,11 +21,13 @@ from convmem.api.serializers import (
     ConversationSerializer,
     MessageSerializer,
 )
-from convmem.exceptions import BadInput, ConversationNotFound
+from convmem.exceptions import BadInput, ConfigurationError, ConversationNotFound
 from convmem.handlers import stores
-from convmem.models import Conversation
+from convmem.messages import Message
+from convmem.models import Conversation, StoredMessage
 from convmem.models.owned import OwnedQuerySet
 from convmem.owners import conversation_key
+from convmem.stores import DatabaseStore
 from convmem.validation import MAX_ID_LENGTH
 
 
@@ -35,9 +37,15 @@ class ConversationView(ConvmemView):
     serializer_class = ConversationSerializer
 
     @property
-    def store(self) -> Any:
+    def store(self) -> DatabaseStore:
         """The default store, bound to the caller."""
-        return stores["default"].for_owner(self.required_owner)
+        store = stores["default"]
+        if not isinstance(store, DatabaseStore):
+            raise ConfigurationError(
+                'The API reads rows, so CONVMEM["STORES"]["default"] must be a '
+                f"DatabaseStore, not {type(store).__name__}."
+            )
+        return store.for_owner(self.required_owner)
 
     @property
     def conversation_id(self) -> str:
@@ -45,12 +53,7 @@ class ConversationView(ConvmemView):
         return decode_id(self.kwargs["conversation_id"])
 
     def get_queryset(self) -> OwnedQuerySet[Conversation]:
-        store = self.store
-        return Conversation.objects.using(store.using).exactly(
-            namespace=store.namespace,
-            owner_name=self.required_owner.name,
-            owner_id=self.required_owner.id,
-        )
+        return self.store.conversations()
 
     def get_object(self) -> Conversation:
         """Return the conversation, found by its exact key alone.
@@ -59,7 +62,7 @@ class ConversationView(ConvmemView):
         """
         store, wanted = self.store, self.conversation_id
         key = conversation_key(store.namespace, self.required_owner, wanted)
-        found = Conversation.objects.using(store.using).filter(key=key).first()
+        found = Conversation.objects.using(store.database).filter(key=key).first()
         if found is None:
             raise ConversationNotFound(f"You have no conversation {wanted!r}.")
         return found
@@ -82,9 +85,13 @@ class MessageList(ConversationView):
 
     def get(self, request: Request, conversation_id: str) -> Response:
         """Return a page of messages, the newest first."""
-        rows = self.store.rows(self.get_object())
-        page = self.paginate_queryset(rows)
-        return self.get_paginated_response(MessageSerializer(page, many=True).data)
+        rows = self.store.rows(self.get_object()).defer("text")
+        page: Any = self.paginate_queryset(rows)
+        messages = [
+            _as_listed(message, row)
+            for message, row in zip(self.store.messages_of(page), page, strict=True)
+        ]
+        return self.get_paginated_response(messages)
 
     def post(self, request: Request, conversation_id: str) -> Response:
         """Append messages, all or none; make the conversation if there is none.
@@ -98,8 +105,9 @@ class MessageList(ConversationView):
             body.validated_data["messages"],
             key=_idempotency_key(request),
         )
+        show = MessageSerializer().to_representation
         return Response(
-            {"messages": MessageSerializer(stored, many=True).data},
+            {"messages": [show(message) for message in stored]},
             status=status.HTTP_201_CREATED,
         )
 
@@ -108,6 +116,12 @@ class MessageList(ConversationView):
         self.get_object()
         self.store.clear(self.conversation_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _as_listed(message: Message, row: StoredMessage) -> dict[str, Any]:
+    """Return the message's JSON; a reply that a newer one replaced says so."""
+    shown = MessageSerializer().to_representation(message)
+    return shown | {"status": row.status} if row.status == "superseded" else shown
 
 
 def _idempotency_key(request: Request) -> str | None:

@@ -29,7 +29,7 @@ class StrictJSONParser(JSONParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         try:
-            data = super().parse(stream, media_type, parser_context)  # type: ignore[arg-type]
+            data = super().parse(stream, media_type, parser_context)
         except RecursionError:
             raise _too_deep() from None
         except UnreadablePostError:

@@ -1,14 +1,14 @@
 """Conversation ids in URLs.
 
 An id may hold any character, and a URL path may not: servers and clients decode
-``%2F``, fold ``.`` and ``..``, and an id that ends in ``/messages`` would read as another
-address. So an id has two written forms::
+``%2F``, fold ``.`` and ``..``, and an id that ends in ``/messages`` would read as
+another address. So an id has two written forms::
 
     support-42               plain, for ids of letters, digits and - _ . : @ + and space
     ~c3VwcG9ydC80Mg          a tilde and the id's UTF-8 bytes in base64url, for any id
 
-Both are understood everywhere, and so is a percent-encoded id of other characters as long
-as nothing on the way changes it. Links that the API writes use the form that is safe.
+Both are understood everywhere, and so is a percent-encoded id of other characters as
+long as nothing on the way changes it. Links that the API writes use the safe form.
 """
 
 from __future__ import annotations

@@ -115,9 +115,7 @@ def _of_drf(exc: exceptions.APIException) -> Response:
     if isinstance(exc, exceptions.ValidationError):
         errors = list(_flat(exc.detail))
         detail = "; ".join(
-            f"{error['field']}: {error['detail']}"
-            if error["field"]
-            else error["detail"]
+            ": ".join(filter(None, (error["field"], error["detail"])))
             for error in errors
         )
         return problem(

@@ -8,6 +8,7 @@ the serializers add what a caller over HTTP may not do.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -134,7 +135,8 @@ def _refuse_read_only(item: Any, index: int) -> None:
         return
     for name in sorted(READ_ONLY & item.keys()):
         raise InvalidMessage(
-            f"Message {index}, field {name!r}: only the server writes it; leave it out.",
+            f"Message {index}, field {name!r}: only the server writes it; "
+            "leave it out.",
             index=index,
             field=name,
         )
@@ -216,7 +218,9 @@ class RunSerializer(serializers.BaseSerializer[Run]):
         }
 
 
-_time = serializers.DateTimeField(allow_null=True).to_representation
+def _time(value: datetime | None) -> Any:
+    """Return the time as DRF's settings write it."""
+    return value and serializers.DateTimeField().to_representation(value)
 
 
 def _answer(run: Run) -> dict[str, Any] | None:

@@ -40,3 +40,6 @@ class OwnedQuerySet(models.QuerySet[M]):
             for name, value in values.items()
         ]
         return found.filter(*same)
+
+
+OwnedManager = models.Manager.from_queryset(OwnedQuerySet)

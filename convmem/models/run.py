@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from convmem.models.owned import OwnedQuerySet
+from convmem.models.owned import OwnedManager
 
 
 class Run(models.Model):
@@ -50,7 +50,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(_("started"), null=True)
     finished_at = models.DateTimeField(_("finished"), null=True)
 
-    objects = OwnedQuerySet["Run"].as_manager()
+    objects = OwnedManager()
 
     class Meta:
         verbose_name = _("run")
