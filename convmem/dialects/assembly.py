@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,7 @@ class Assembly:
     raw_finish_reason: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     reasoning_extra: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def add(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta):
@@ -99,6 +101,7 @@ class Assembly:
             status="complete" if whole else "incomplete",
             usage=self.usage,
             model=self.model or None,
+            metadata=deepcopy(self.metadata),
         )
         return Completion(
             message=message,
@@ -107,7 +110,7 @@ class Assembly:
             usage=self.usage,
             model=self.model,
             id=self.id,
-            extra=self.extra,
+            extra=deepcopy(self.extra),
         )
 
     def _content(self) -> Content:

@@ -124,7 +124,7 @@ class ErrorFacts:
 def read_error(body: object) -> ErrorFacts:
     """Return the facts of a decoded error body.
 
-    Known shapes: ``{"error": {...}}`` (also with an integer code), ``{"error": "text"}``,
+    Known shapes: ``{"error": {...}}`` (also with an integer code) or with a plain text,
     a bare error object, a list holding one of these, problem+json (``title``,
     ``detail``) and FastAPI's ``{"detail": text | list | object}``.
     """

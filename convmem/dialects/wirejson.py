@@ -40,7 +40,7 @@ def dumps(value: Any) -> bytes:
 
 
 def _whole(value: Any) -> Any:
-    """Join surrogate pairs, replace lone halves, and put None for a float with no JSON."""
+    """Join surrogate pairs, replace lone halves, put None for a float without JSON."""
     if isinstance(value, str):
         if value.isascii():
             return value
