@@ -93,7 +93,6 @@ Part: TypeAlias = (
     | OpaquePart
 )
 PART_TYPES: tuple[type[Any], ...] = get_args(Part)
-PART_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in PART_TYPES)
 
 
 class ToolCall(Value, frozen=True):
@@ -201,7 +200,14 @@ class Message(Value, frozen=True):
         return msgspec.structs.replace(self, **changes)
 
 
-_encoder = msgspec.json.Encoder()
+def _plain(value: object) -> str:
+    # Django's templates and gettext give subclasses of str.
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{type(value).__name__} is none of JSON's types")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 _decoder = msgspec.json.Decoder(Message)
 
 
@@ -219,7 +225,7 @@ def decode(text: str | bytes) -> Message:
     """
     try:
         return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidMessage(f"Not the JSON of a message: {error}.", field=None) from (
             error
         )
@@ -227,5 +233,8 @@ def decode(text: str | bytes) -> Message:
 
 def to_dict(message: Message) -> dict[str, Any]:
     """Return plain JSON types; defaults are left out."""
-    plain: dict[str, Any] = msgspec.to_builtins(message)
+    plain: dict[str, Any] = msgspec.to_builtins(message, enc_hook=_plain)
+    for field in ("content", "tool_calls", "supersedes"):
+        if isinstance(plain.get(field), tuple):
+            plain[field] = list(plain[field])
     return plain

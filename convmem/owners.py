@@ -6,7 +6,7 @@ import hashlib
 
 from convmem.exceptions import InvalidOwner
 from convmem.messages import Value
-from convmem.validation import MAX_ID_LENGTH
+from convmem.validation import MAX_ID_LENGTH, is_storable
 
 
 class Owner(Value, frozen=True):
@@ -30,6 +30,13 @@ def check_owner(owner: object) -> Owner:
     if not isinstance(owner, Owner):
         raise InvalidOwner(f"owner must be an Owner, not {type(owner).__name__}.")
     for field, value in (("name", owner.name), ("id", owner.id)):
+        if not isinstance(value, str):
+            raise InvalidOwner(
+                f"owner {field} must be a string, not {type(value).__name__}; "
+                "use str(pk)."
+            )
+        if not is_storable(value):
+            raise InvalidOwner(f"owner {field} holds U+0000 or a lone surrogate.")
         if len(value) > MAX_ID_LENGTH:
             raise InvalidOwner(
                 f"owner {field} may have at most {MAX_ID_LENGTH} characters; "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -22,18 +23,30 @@ from convmem.exceptions import (
     MessageTooLarge,
 )
 from convmem.messages import (
-    PART_TAGS,
+    PART_TYPES,
     ROLES,
     Message,
     OpaquePart,
+    ReasoningPart,
+    RefusalPart,
     TextPart,
+    ToolCall,
+    Usage,
     decode,
     encode,
+    to_dict,
 )
 
 MAX_ID_LENGTH = 255
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
+_PATH = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`")
+_PARTS = {str(kind.__struct_config__.tag): kind for kind in PART_TYPES}
+_SHAPES: tuple[type[Any], ...] = (Message, ToolCall, Usage, *PART_TYPES)
+_KEYS = {
+    kind: frozenset({*kind.__struct_fields__, kind.__struct_config__.tag_field or ""})
+    for kind in _SHAPES
+}
+_NO_JSON = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def check_conversation_id(value: object) -> str:
@@ -51,11 +64,16 @@ def check_conversation_id(value: object) -> str:
             f"conversation_id must have 1 to {MAX_ID_LENGTH} characters; "
             f"this one has {len(value)}."
         )
-    if _UNSTORABLE.search(value):
+    if not is_storable(value):
         raise InvalidConversationId(
             "conversation_id holds U+0000 or a lone surrogate; use other characters."
         )
-    return value
+    return str.__str__(value)
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database can keep the text: no U+0000, no lone surrogate."""
+    return _UNSTORABLE.search(text) is None
 
 
 def as_message(value: object, *, index: int | None = None) -> Message:
@@ -65,7 +83,7 @@ def as_message(value: object, *, index: int | None = None) -> Message:
     Raises `InvalidMessage` with ``details`` ``index`` and ``field``.
     """
     if isinstance(value, str):
-        return Message(role="user", content=value)
+        return Message(role="user", content=str.__str__(value))
     if isinstance(value, Message):
         message = value
     elif isinstance(value, Mapping):
@@ -110,32 +128,75 @@ def storable(
 ) -> tuple[Message, str]:
     """Return the message as it will be read back, and its JSON text.
 
-    Raises `InvalidMessage` (wrong types, NaN) or `MessageTooLarge` (its text, in UTF-8,
-    is over ``max_bytes``).
+    Python values that JSON has no type for come back as the nearest one it has (a tuple
+    as a list, a date as text). Raises `InvalidMessage` (wrong types, NaN, no time zone)
+    or `MessageTooLarge` (its text, in UTF-8, is over ``max_bytes``).
     """
     if message.position is not None:
         message = message.replace(position=None)
-    _check_numbers(message, index)
+    if message.created_at is not None:
+        message = message.replace(created_at=_utc(message.created_at, index))
+    body = _json(message, index)
     try:
-        body = encode(message)
-        if "\\u0000" in body:
-            message, body = _sanitized(message)
-    except UnicodeEncodeError:
-        message, body = _sanitized(message)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _invalid(index, None, f"it has no JSON ({error})") from error
-    if len(body) > max_bytes // 4:
-        _check_size(message, index, max_bytes)
-    try:
-        return decode(body), body
-    except (InvalidMessage, RecursionError) as error:
+        stored = decode(body)
+    except InvalidMessage as error:
         field = _field_of(str(error))
         raise _invalid(index, field, str(error).rstrip(".")) from error
+    if len(body) > max_bytes // 4:
+        _check_size(stored, index, max_bytes)
+    return stored, body
+
+
+def _utc(when: object, index: int | None) -> datetime:
+    # Offsets with seconds have no place in RFC 3339, hence UTC before JSON.
+    if not isinstance(when, datetime) or when.utcoffset() is None:
+        raise _invalid(
+            index, "created_at", f"it must be a datetime with a time zone, not {when!r}"
+        )
+    return when.astimezone(UTC)
+
+
+def _json(message: Message, index: int | None) -> str:
+    try:
+        body = encode(message)
+    except UnicodeEncodeError:
+        body = _sanitized(message, index)
+    except _NO_JSON as error:
+        raise _without_json(message, index, error) from error
+    if "\\u0000" in body:  # or a text that spells it: then nothing changes
+        body = _sanitized(message, index)
+    if "null" in body:  # what msgspec writes for NaN
+        _check_numbers(message, index)
+    return body
+
+
+def _sanitized(message: Message, index: int | None) -> str:
+    """Return the JSON of the message by the text rule."""
+    try:
+        plain = to_dict(message)
+        cleaned = _clean(plain)
+        if cleaned != plain:
+            cleaned["sanitized"] = True
+        return msgspec.json.encode(cleaned).decode()
+    except _NO_JSON as error:
+        raise _without_json(message, index, error) from error
+
+
+def _without_json(message: Message, index: int | None, error: Exception) -> BadInput:
+    """Return the error that names the field whose value has no JSON."""
+    for name in Message.__struct_fields__:
+        try:
+            encode(Message(role="user", metadata={"": getattr(message, name)}))
+        except UnicodeEncodeError:
+            continue  # mended by the text rule
+        except _NO_JSON:
+            return _invalid(index, name, f"it has no JSON ({error})")
+    return _invalid(index, None, f"it has no JSON ({error})")
 
 
 def _from_mapping(value: Mapping[Any, Any], index: int | None) -> Message:
-    plain = {key: item for key, item in value.items() if key != "position"}
-    unknown = sorted(str(key) for key in set(plain) - set(Message.__struct_fields__))
+    plain = {key: _exact(item) for key, item in value.items() if key != "position"}
+    unknown = sorted(str(key) for key in set(plain) - _KEYS[Message])
     if unknown:
         raise _invalid(
             index, unknown[0], f"unknown field {unknown[0]!r}; put it in 'metadata'"
@@ -144,9 +205,7 @@ def _from_mapping(value: Mapping[Any, Any], index: int | None) -> Message:
     if role not in ROLES:
         raise _invalid(index, "role", f"role {role!r} is none of {', '.join(ROLES)}")
     _refuse_wire_calls(plain.get("tool_calls"), index)
-    content = plain.get("content")
-    if isinstance(content, list | tuple):
-        plain["content"] = [_known_part(part) for part in content]
+    _keep_unknown_keys(plain)
     try:
         return msgspec.convert(plain, Message)
     except msgspec.ValidationError as error:
@@ -166,13 +225,45 @@ def _refuse_wire_calls(calls: object, index: int | None) -> None:
             )
 
 
+def _keep_unknown_keys(plain: dict[str, Any]) -> None:
+    """Put whatever has no field of its own where it is kept: a part of an unknown type
+    into an opaque part, an unknown key of a known shape into ``extra``."""
+    content = plain.get("content")
+    if isinstance(content, list | tuple):
+        plain["content"] = [_known_part(part) for part in content]
+    calls = plain.get("tool_calls")
+    if isinstance(calls, list | tuple):
+        plain["tool_calls"] = [_with_extra(call, ToolCall) for call in calls]
+    plain["usage"] = _with_extra(plain.get("usage"), Usage)
+
+
 def _known_part(part: object) -> object:
-    """Wrap a part of an unknown shape so that it is kept as it is."""
     if isinstance(part, str):
-        return {"type": "text", "text": part}
-    if isinstance(part, Mapping) and part.get("type") not in PART_TAGS:
+        return {"type": "text", "text": _exact(part)}
+    if not isinstance(part, Mapping):
+        return part
+    tag = part.get("type")
+    kind = _PARTS.get(tag) if isinstance(tag, str) else None
+    if kind is None or (kind is OpaquePart and not _KEYS[kind] >= set(part)):
         return {"type": "opaque", "data": dict(part)}
-    return part
+    return _with_extra(part, kind)
+
+
+def _with_extra(value: object, kind: type[Any]) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    keys = _KEYS[kind]
+    known = {key: _exact(item) for key, item in value.items() if key in keys}
+    unknown = {key: item for key, item in value.items() if key not in keys}
+    extra = known.get("extra", {})
+    if unknown and isinstance(extra, Mapping):
+        known["extra"] = {**unknown, **extra}
+    return known
+
+
+def _exact(value: object) -> object:
+    """Return a plain ``str`` for a subclass, such as a template's output."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _check_rules(message: Message, index: int | None) -> None:
@@ -194,26 +285,9 @@ def _check_rules(message: Message, index: int | None) -> None:
 
 
 def _check_numbers(message: Message, index: int | None) -> None:
-    for name, value in _free_values(message):
+    for name, value in to_dict(message).items():
         if _has_nonfinite(value):
             raise _invalid(index, name, "NaN and Infinity have no JSON; use null")
-
-
-def _free_values(message: Message) -> list[tuple[str, Any]]:
-    """Return the fields whose values are free JSON, where a float may hide."""
-    found: list[tuple[str, Any]] = []
-    if message.metadata:
-        found.append(("metadata", message.metadata))
-    if message.usage is not None and message.usage.extra:
-        found.append(("usage", message.usage.extra))
-    if isinstance(message.content, tuple | list):
-        for part in message.content:
-            if isinstance(part, OpaquePart):
-                found.append(("content", part.data))
-            elif getattr(part, "extra", None):
-                found.append(("content", part.extra))
-    found += [("tool_calls", call.extra) for call in message.tool_calls if call.extra]
-    return found
 
 
 def _has_nonfinite(value: object) -> bool:
@@ -225,17 +299,9 @@ def _has_nonfinite(value: object) -> bool:
                 return True
         elif isinstance(item, Mapping):
             stack.extend(item.values())
-        elif isinstance(item, list | tuple):
+        elif isinstance(item, list | tuple | set | frozenset):
             stack.extend(item)
     return False
-
-
-def _sanitized(message: Message) -> tuple[Message, str]:
-    plain = msgspec.to_builtins(message)
-    cleaned = _clean(plain)
-    if cleaned != plain:
-        message = msgspec.convert({**cleaned, "sanitized": True}, Message)
-    return message, encode(message)
 
 
 def _clean(value: Any) -> Any:
@@ -249,15 +315,18 @@ def _clean(value: Any) -> Any:
 
 
 def _check_size(message: Message, index: int | None, max_bytes: int) -> None:
-    size = sum(
-        len(part.text.encode()) for part in message.parts if isinstance(part, TextPart)
-    ) + sum(len(call.arguments.encode()) for call in message.tool_calls)
-    if size > max_bytes:
+    content = sum(
+        len(part.text.encode())
+        for part in message.parts
+        if isinstance(part, TextPart | ReasoningPart | RefusalPart)
+    )
+    calls = sum(len(call.arguments.encode()) for call in message.tool_calls)
+    if content + calls > max_bytes:
         raise MessageTooLarge(
-            f"{_where(index)} has {size} bytes of text; "
+            f"{_where(index)} has {content + calls} bytes of text; "
             f'CONVMEM["MAX_MESSAGE_BYTES"] allows {max_bytes}.',
             index=index,
-            field="content",
+            field="content" if content >= calls else "tool_calls",
         )
 
 
