@@ -5,6 +5,10 @@ from importlib import import_module
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from convmem.conf import settings
+from convmem.handlers import services
+from convmem.kernel.services import install
+
 
 class ConvmemConfig(AppConfig):
     name = "convmem"
@@ -13,3 +17,4 @@ class ConvmemConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("convmem.checks")
+        install(service=services.__getitem__, max_rounds=lambda: settings.max_rounds)

@@ -1,0 +1,162 @@
+"""The values that travel with a call: its context, its request, its result."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from convmem.chat import ChatRequest, Completion
+from convmem.exceptions import BadInput, InvalidMessage
+from convmem.messages import SYSTEM_ROLES, Message, ToolCall, Usage, Value
+from convmem.owners import NOBODY, Owner, check_owner
+from convmem.validation import MAX_ID_LENGTH, as_message, check_conversation_id
+
+if TYPE_CHECKING:
+    from convmem.kernel.tools import Tool
+
+
+def new_id() -> str:
+    """Return 32 random hex digits."""
+    return uuid.uuid4().hex
+
+
+class Context(Value, frozen=True):
+    """Whose call it is and where it belongs.
+
+    ``run_id`` names the run; memory stores under keys made of it, so that the same run
+    attempted twice stores nothing twice. ``metadata`` is the caller's own: filters and
+    tools may read it, nothing is stored from it.
+    """
+
+    conversation_id: str | None = None
+    owner: Owner = NOBODY
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    run_id: str = msgspec.field(default_factory=new_id)
+
+    def replace(self, **changes: Any) -> Context:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+def check_context(context: Context | None) -> Context:
+    """Return a well-formed context (a new one for None), or raise `BadInput`."""
+    if context is None:
+        return Context()
+    if not isinstance(context, Context):
+        raise BadInput(f"context must be a Context, not {type(context).__name__}.")
+    if context.conversation_id is not None:
+        check_conversation_id(context.conversation_id)
+    check_owner(context.owner)
+    longest = MAX_ID_LENGTH // 2  # a store's key is the run's id and a little more
+    if not context.run_id or len(context.run_id) > longest:
+        raise BadInput(
+            f"run_id must have 1 to {longest} characters, not {len(context.run_id)}."
+        )
+    return context
+
+
+class KernelRequest(ChatRequest, frozen=True, gc=True):
+    """What a chat filter gets: one call of the model in one round of the tool loop.
+
+    ``messages`` is what goes inward. ``scratch`` is one dict for the whole run, shared
+    by all rounds and attempts: a filter may keep things there under a key of its own.
+    """
+
+    context: Context = Context(run_id="-")
+    round: int = 0
+    system_prompts: tuple[Message, ...] = ()
+    #: The caller reads events as they come.
+    streaming: bool = False
+    #: A filter further out waits for the whole answer, so that no delta may go out.
+    quiet: bool = False
+    scratch: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def replace(self, **changes: Any) -> KernelRequest:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+    def for_service(self) -> ChatRequest:
+        """Return the part that a chat service is asked with."""
+        return ChatRequest(
+            **{name: getattr(self, name) for name in ChatRequest.__struct_fields__}
+        )
+
+
+class ToolRequest(Value, frozen=True, gc=True):
+    """What a tool filter gets: one call of a tool. ``tool`` is None when there is none
+    of that name."""
+
+    call: ToolCall
+    context: Context
+    tool: Tool | None = None
+
+    def replace(self, **changes: Any) -> ToolRequest:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Result(Value, frozen=True):
+    """How a run ended: the last ``reply``, the ``context`` it ran in, and all
+    ``messages`` of the turn, the caller's included. ``usage`` adds up the ``rounds``
+    (calls of the model); a figure that any of them left out is None."""
+
+    reply: Message
+    context: Context
+    messages: tuple[Message, ...]
+    rounds: int
+    usage: Usage | None = None
+    finish_reason: str = "stop"
+
+    @property
+    def text(self) -> str:
+        return self.reply.text
+
+
+def total_usage(completions: Iterable[Completion]) -> Usage | None:
+    """Add up token counts; what is unknown in one is unknown in the sum."""
+    usages = [completion.usage for completion in completions]
+    known = [usage for usage in usages if usage is not None]
+    if not known or len(known) < len(usages):
+        return None
+    fields = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
+    totals: dict[str, Any] = {}
+    for name in fields:
+        values = [getattr(usage, name) for usage in known]
+        totals[name] = None if None in values else sum(values)
+    return Usage(**totals)
+
+
+def reply_of(completion: Completion) -> Message:
+    """Return the answer as it is kept: with the tokens and the model it came from."""
+    message = completion.message
+    return message.replace(
+        position=None,
+        usage=message.usage or completion.usage,
+        model=message.model or completion.model or None,
+    )
+
+
+def as_prompts(value: str | Message | Sequence[str | Message]) -> tuple[Message, ...]:
+    """Return system prompts as messages: strings become system messages.
+
+    Raises `InvalidMessage` for any other role than system and developer.
+    """
+    items = [value] if isinstance(value, str | Message) else list(value)
+    return tuple(_prompt(item, index) for index, item in enumerate(items))
+
+
+def _prompt(item: str | Message, index: int) -> Message:
+    if isinstance(item, str):
+        return Message.system(item)
+    message = as_message(item, index=index)
+    if message.role not in SYSTEM_ROLES:
+        raise InvalidMessage(
+            f"System prompt {index} has the role {message.role!r}; "
+            "it must be a string, or a message of role system or developer.",
+            index=index,
+            field="role",
+        )
+    return message
