@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from convmem.handlers import stores
@@ -81,8 +81,7 @@ def owner_of_login(login: str) -> Owner:
     """Return the owner of a login's conversations; ``nobody`` is `NOBODY`."""
     if login == "nobody":
         return NOBODY
-    users = get_user_model()._default_manager
-    user, created = users.get_or_create(**{get_user_model().USERNAME_FIELD: login})
+    user, created = User._default_manager.get_or_create(username=login)
     if created:
         user.set_unusable_password()
         user.save()

@@ -37,7 +37,10 @@ def read_transcript(path: Path, index: int = 0) -> list[Message]:
             f"{path} has {len(chats)} chats in OpenAI's shape; there is no number "
             f"{index} (they count from 0)."
         )
-    return [decode_message(message) for message in chats[index]]
+    return [
+        decode_message(message, index=place, seed=f"{path.name}:{index}:{place}")
+        for place, message in enumerate(chats[index])
+    ]
 
 
 def _parsed(text: str, path: Path) -> Any:

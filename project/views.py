@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from django.conf import settings
 from django.db.models import Count, Sum
@@ -13,31 +14,30 @@ from django.urls import reverse
 from convmem.models import Conversation
 from project.services import label
 
+SAID = ("My name is Ada.", "What is my name?")
+
 
 def start(request: HttpRequest) -> HttpResponse:
     """Say what the demo holds, with links to the admin and the API."""
-    stored = Conversation._default_manager.aggregate(
-        conversations=Count("pk"), messages=Sum("message_count", default=0)
-    )
+    runs = request.build_absolute_uri(reverse("convmem:run-list"))
     context = {
-        "stored": stored,
+        "stored": Conversation._default_manager.aggregate(
+            conversations=Count("pk"), messages=Sum("message_count", default=0)
+        ),
         "model": label(settings.CONVMEM["SERVICES"]["default"]),
         "has_demo_login": settings.DEBUG,
-        "commands": _commands(request.build_absolute_uri(reverse("convmem:run-list"))),
+        "commands": list(_commands(runs)),
     }
     return render(request, "project/start.html", context)
 
 
-def _commands(url: str) -> list[str]:
-    """Return two shell commands: tell a name, then ask for it."""
-    return [_command(url, "My name is Ada."), _command(url, "What is my name?")]
-
-
-def _command(url: str, said: str) -> str:
-    body = json.dumps(
-        {"agent_name": "assistant", "session_id": "from-the-shell", "content": said}
-    )
-    return (
-        f"curl -u admin:admin {url} \\\n"
-        f"  -H 'Content-Type: application/json' \\\n  -d '{body}'"
-    )
+def _commands(url: str) -> Iterator[str]:
+    """Yield shell commands that tell a name, then ask for it."""
+    login = "admin:admin" if settings.DEBUG else "YOUR_LOGIN"
+    for said in SAID:
+        body = {"agent_name": "assistant", "session_id": "shell", "content": said}
+        yield (
+            f"curl -u {login} {url} \\\n"
+            f"  -H 'Content-Type: application/json' \\\n"
+            f"  -d '{json.dumps(body)}'"
+        )

@@ -4,7 +4,7 @@ import time
 from argparse import ArgumentParser
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from django.conf import settings
 from django.core.management import call_command
@@ -43,9 +43,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
-        console = Console(file=self.stdout._out)
-        database = Path(settings.DATABASES["default"]["NAME"])
-        database.parent.mkdir(parents=True, exist_ok=True)
+        console = Console(file=cast(TextIO, self.stdout))
+        settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
         call_command("migrate", interactive=False, verbosity=0)
         local = options["local"]
         model: AbstractContextManager[dict[str, Any]] = (
@@ -54,6 +53,7 @@ class Command(BaseCommand):
         try:
             with model as service:
                 console.print(f"[bold]convmem[/]  model: {label(service)}")
+                database = settings.DATABASES["default"]["NAME"]
                 console.print(f"         database: {database}", highlight=False)
                 demo = Demo(
                     Stage(console),
@@ -76,6 +76,6 @@ def _say_what_next(console: Console, seconds: float) -> None:
         "  make serve    the same conversations in a browser:\n"
         "                http://127.0.0.1:8000/        start page\n"
         "                http://127.0.0.1:8000/admin/  log in as admin / admin\n"
-        "                http://127.0.0.1:8000/api/    the API",
+        "                http://127.0.0.1:8000/api/v1/conversations/",
         highlight=False,
     )

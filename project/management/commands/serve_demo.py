@@ -66,7 +66,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-API = "/api/"
+API = "/api/v1/"
 
 
 def make_login() -> str:
