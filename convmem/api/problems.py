@@ -33,6 +33,7 @@ PUBLIC_DETAILS = {
     "rounds_exceeded": "The model asked for tools more often than is allowed.",
     "store_busy": "The conversation is locked by another request; try again.",
     "stream_incomplete": "The model's answer broke off.",
+    "turn_not_saved": "The answer came, but the conversation could not be saved.",
     "tool_use_failed": "The model wrote no valid tool call.",
 }
 SERVER_FAULT = "The server cannot do this now; its log says why."

@@ -184,18 +184,12 @@ class ConversationSerializer(serializers.ModelSerializer[Conversation]):
 
 
 class MessageSerializer(serializers.BaseSerializer[Message]):
-    """A stored message: position, role, content, status and time always, everything
-    else when it is set."""
+    """A message: role, content and status always, everything else when it is set.
+    One that is stored in a conversation has a position and a time."""
 
     def to_representation(self, instance: Message) -> dict[str, Any]:
         plain = to_dict(instance)
-        plain.update(
-            position=instance.position,
-            content=plain.get("content"),
-            status=instance.status,
-            created_at=plain.get("created_at"),
-        )
-        return plain
+        return {**plain, "content": plain.get("content"), "status": instance.status}
 
 
 class RunSerializer(serializers.BaseSerializer[Run]):

@@ -10,6 +10,7 @@ from convmem.api.conversations import (
     MessageList,
 )
 from convmem.api.paths import ConversationIdConverter
+from convmem.api.runs import RunDetail, RunList
 
 register_converter(ConversationIdConverter, "convmem_conversation_id")
 
@@ -19,4 +20,6 @@ urlpatterns = [
     path("conversations/", ConversationList.as_view(), name="conversation-list"),
     path(f"{CONVERSATION}messages/", MessageList.as_view(), name="message-list"),
     path(CONVERSATION, ConversationDetail.as_view(), name="conversation-detail"),
+    path("runs/", RunList.as_view(), name="run-list"),
+    path("runs/<str:run_id>/", RunDetail.as_view(), name="run-detail"),
 ]

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connections
 from rest_framework.test import APIClient
 
 from convmem.handlers import stores
@@ -39,6 +40,12 @@ def api(alice: Any) -> APIClient:
 @pytest.fixture
 def bobs_api(bob: Any) -> APIClient:
     return client_of(bob)
+
+
+@pytest.fixture
+def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each view runs in a transaction, unless it says otherwise."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
 
 
 def client_of(user: Any) -> APIClient:
