@@ -11,6 +11,8 @@ from convmem.kernel.services import install
 
 
 class ConvmemConfig(AppConfig):
+    """The app: its tables, its admin and its system checks."""
+
     name = "convmem"
     verbose_name = _("Conversation memory")
     default_auto_field = "django.db.models.BigAutoField"

@@ -121,11 +121,15 @@ class Source(Protocol):
 
 
 class SyncSource(Source, Protocol):
+    """The sync half of an open answer."""
+
     def __iter__(self) -> Iterator[Delta]: ...
     def close(self) -> None: ...
 
 
 class AsyncSource(Source, Protocol):
+    """The async half of an open answer."""
+
     def __aiter__(self) -> AsyncIterator[Delta]: ...
     async def aclose(self) -> None: ...
 

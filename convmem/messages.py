@@ -29,6 +29,8 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fa
 
 
 class TextPart(Value, frozen=True, tag_field="type", tag="text"):
+    """Text that a reader sees."""
+
     text: str
     extra: dict[str, Any] = {}
 
@@ -45,18 +47,24 @@ class _Media(Value, frozen=True):
 
 
 class ImagePart(_Media, frozen=True, tag_field="type", tag="image"):
+    """A picture; ``detail`` is how closely the model should look."""
+
     detail: str | None = None
 
 
 class AudioPart(_Media, frozen=True, tag_field="type", tag="audio"):
+    """A recording; ``format`` is a provider's short name such as ``wav``."""
+
     format: str | None = None
 
 
 class VideoPart(_Media, frozen=True, tag_field="type", tag="video"):
-    pass
+    """A film."""
 
 
 class FilePart(_Media, frozen=True, tag_field="type", tag="file"):
+    """A document, such as a PDF."""
+
     filename: str | None = None
 
 
@@ -72,6 +80,8 @@ class ReasoningPart(Value, frozen=True, tag_field="type", tag="reasoning"):
 
 
 class RefusalPart(Value, frozen=True, tag_field="type", tag="refusal"):
+    """What the model says in place of an answer that it refuses to give."""
+
     text: str
     extra: dict[str, Any] = {}
 
