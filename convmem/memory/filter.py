@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,7 +22,8 @@ from convmem.messages import Message, ToolCall
 from convmem.stores.base import ChatMemory
 
 _LEDGER = "convmem.memory"
-logger = logging.getLogger("convmem.memory")
+#: What stands in place of an answer that never came.
+NO_ANSWER = "(no answer)"
 
 
 def memory_filter(memory: ChatMemory | MemoryProvider | str) -> MemoryFilter:
@@ -47,10 +47,10 @@ class MemoryFilter:
 
     Each is stored under a key made of run and round, so that an attempt made again
     stores nothing twice: an identical reply is not added, a different one is stored
-    and supersedes the earlier. What broke off is kept: the partial answer as
-    ``incomplete``, without the tool calls that had half arrived; when a turn has no
-    answer at all, an empty assistant message with status ``failed``, which views leave
-    out together with its turn.
+    and supersedes the earlier. When the whole run has failed, what broke off is kept:
+    the partial answer as ``incomplete``, without the tool calls that had half arrived.
+    A turn without any answer ends in the note ``NO_ANSWER`` of status ``failed``, so
+    that views know to leave it out.
 
     A retrying filter further out must send the same delta again; another one under the
     same run and round is an `IdempotencyConflict`.
@@ -78,25 +78,28 @@ class MemoryFilter:
             view = yield from book.view()
             yield from release_connection(book.provider)
             completion = yield from call_next(request.replace(messages=view))
-        except Interrupted as left:
-            yield from book.store_broken(left.partial)
-            raise
-        except Exception as error:
-            yield from _logged(book.store_broken(getattr(error, "partial", None)))
+        except (Exception, Interrupted) as error:
+            book.note_broken(getattr(error, "partial", None))
             raise
         yield from book.store_reply(completion)
         return completion
 
     def settle(self, request: KernelRequest, results: Sequence[Message]) -> Flow[None]:
-        """Answer the calls that a broken run has left open: with those ``results``
-        that are there, and error results for the rest."""
+        """Leave a valid conversation behind a run that has failed for good.
+
+        Calls without a result get those ``results`` that are there, and error results
+        for the rest. Else what came of the answer that broke off is stored.
+        """
         ledger = _ledger(request)
-        if not ledger.open_calls:
-            return
-        left = [message for message in results if message.role == "tool"]
-        batch = [_taken(call, left) for call in ledger.open_calls]
-        request = request.replace(round=ledger.open_round + 1)
-        yield from _logged(self._book(request).store_delta(batch))
+        if ledger.open_calls:
+            left = [message for message in results if message.role == "tool"]
+            batch = [_taken(call, left) for call in ledger.open_calls]
+            book = self._book(request.replace(round=ledger.open_round + 1))
+            yield from book.store_delta(batch)
+        elif ledger.broken is not None:
+            broken_round, partial = ledger.broken
+            book = self._book(request.replace(round=broken_round))
+            yield from book.store_broken(partial)
 
     def forget(self, context: Context) -> Flow[None]:
         """Clear the conversation, and its traces where the store can."""
@@ -118,7 +121,7 @@ class MemoryFilter:
 @dataclass
 class _Ledger:
     """What one run has stored: batches by key, the positions that were superseded, the
-    first position, and the calls that still have no stored result."""
+    first position, the calls that still have no stored result."""
 
     batches: dict[str, tuple[list[Message], list[Message]]] = field(
         default_factory=dict
@@ -127,6 +130,8 @@ class _Ledger:
     first: int | None = None
     open_calls: tuple[ToolCall, ...] = ()
     open_round: int = 0
+    #: The round whose answer broke off, and what had come of it.
+    broken: tuple[int, Completion | None] | None = None
 
 
 @dataclass
@@ -185,13 +190,18 @@ class _Book:
             raise
         self._note_reply(reply)
 
+    def note_broken(self, partial: Completion | None) -> None:
+        """Remember that no whole answer came: another attempt may bring one."""
+        if self.stored:
+            self.ledger.broken = self.round, partial
+
     def store_broken(self, partial: Completion | None) -> Flow[None]:
-        """Keep what came of an answer that broke off, or that none came."""
-        if not self.stored:
-            return
+        """Keep what came of an answer that broke off, or note that none came."""
         message = broken_reply(partial)
-        if message.status == "failed" and self.round > 0:
-            return  # the results of the tools are the end of this turn
+        if message.status == "failed":
+            if self.round > 0:
+                return  # the results of the tools are the end of this turn
+            message = message.replace(content=NO_ANSWER)
         yield from self._surely(message)
 
     def _surely(self, reply: Message) -> Flow[None]:
@@ -240,11 +250,13 @@ class _Book:
         self.last = stored[-1].position if stored else None
         if self.round == 0 and stored:
             self.ledger.first = stored[0].position
-        self.ledger.open_calls = ()
+        if self.round > self.ledger.open_round:
+            self.ledger.open_calls = ()
 
     def _note_reply(self, reply: Message) -> None:
         self.ledger.open_calls = reply.tool_calls
         self.ledger.open_round = self.round
+        self.ledger.broken = None
 
     def _key(self, what: str) -> str:
         return f"{self.context.run_id}:{self.round}:{what}"
@@ -261,11 +273,3 @@ def _taken(call: ToolCall, results: list[Message]) -> Message:
         if message.tool_call_id == call.id:
             return results.pop(index)
     return unfinished(call)
-
-
-def _logged(flow: Flow[None]) -> Flow[None]:
-    """Save after a failure: the failure is what the caller must hear of."""
-    try:
-        yield from flow
-    except Exception:
-        logger.exception("What came of a broken run could not be stored.")

@@ -12,6 +12,7 @@ needs nothing comes back as it is. The rules, turn by turn:
 - An assistant message without content goes, as does a system message; one with only
   reasoning stays as long as the assistant message that it led to. An empty tool result
   or user message gets a placeholder text.
+- An assistant message of status ``failed`` is a note that no answer came, and goes.
 - A turn that failed or was broken off (one of its messages says so) and has no answer
   to show goes, unless it is open or ``keep_failed`` is set.
 """
@@ -150,6 +151,9 @@ class _Work:
             role = message.role
             droppable = role == "assistant" or role in SYSTEM_ROLES
             leads = follower == "assistant" and is_reasoning_only(message)
+            if _is_note(message) and index is not None:
+                lost[index] = "incomplete_turn"  # a note that no answer came
+                continue
             if droppable and index is not None and message.is_empty and not leads:
                 lost[index] = "empty"
                 continue
@@ -173,6 +177,15 @@ class _Work:
         self.mended = self.grown = True
         metadata = {**message.metadata, MARK: "placeholder"}
         return message.replace(content=placeholder, metadata=metadata)
+
+
+def _is_note(message: Message) -> bool:
+    """Return whether the message only notes, for people, that no answer came."""
+    return (
+        message.role == "assistant"
+        and message.status == "failed"
+        and not message.tool_calls
+    )
 
 
 def _is_plain(message: Message) -> bool:
