@@ -15,6 +15,8 @@ from typing import Any
 
 WireMessage = Mapping[str, Any]
 WireTool = Mapping[str, Any]
+#: Roles of results; ``function`` is that of OpenAI's first, still accepted calls.
+RESULTS = frozenset({"tool", "function"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def reply_to(
     ``tools`` and ``tool_choice`` are OpenAI's too. The same arguments always give the
     same answer.
     """
-    if messages[-1].get("role") == "tool":
+    if messages[-1].get("role") in RESULTS:
         return Reply(text=_from_results(messages))
     asked = next(
         (text_of(m) for m in reversed(messages) if m.get("role") == "user"), ""
@@ -188,19 +190,21 @@ def _summary(messages: Sequence[WireMessage], most: int = 5) -> str:
     users = [text_of(m) for m in messages if m.get("role") == "user"][:-1]
     if not users:
         return "There is nothing before this message."
-    listed = "; ".join(_quote(text) for text in users[-most:])
-    return f"The last {_plural(len(users[-most:]), 'thing')} you said: {listed}."
+    last = users[-most:]
+    things = "thing" if len(last) == 1 else f"{len(last)} things"
+    return f"The last {things} you said: {'; '.join(map(_quote, last))}."
 
 
 def _from_results(messages: Sequence[WireMessage]) -> str:
     """Put into words the tool results at the end of the list, in order."""
     start = len(messages)
-    while start and messages[start - 1].get("role") == "tool":
+    while start and messages[start - 1].get("role") in RESULTS:
         start -= 1
     calls = messages[start - 1].get("tool_calls") or () if start else ()
     names = {call.get("id"): call.get("function", {}).get("name") for call in calls}
     return " ".join(
-        f"{names.get(result.get('tool_call_id'), 'The tool')} answers: "
+        f"{names.get(result.get('tool_call_id')) or result.get('name', 'The tool')} "
+        f"answers: "
         f"{text_of(result).strip().rstrip('.')}."
         for result in messages[start:]
     )

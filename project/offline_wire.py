@@ -15,7 +15,7 @@ from typing import Any
 from project.offline_rules import Call, Reply, reply_to, text_of
 
 MODEL = "offline"
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
 class Refusal(Exception):
@@ -204,7 +204,7 @@ def _check_message(index: int, message: Any) -> None:
     if not isinstance(content, str | list):
         if role != "assistant" or content is not None:
             raise Refusal("content must be text or parts.", param=f"{place}.content")
-        if not message.get("tool_calls"):
+        if not message.get("tool_calls") and not message.get("function_call"):
             raise Refusal(
                 "An assistant message without tool calls needs content.",
                 param=f"{place}.content",

@@ -32,6 +32,11 @@ def read_transcript(path: Path, index: int = 0) -> list[Message]:
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableTranscript(f"{path} cannot be read: {error}.") from error
     chats = _chats(_parsed(text, path))
+    if not chats:
+        raise UnreadableTranscript(
+            f"{path} holds no chat in OpenAI's shape: a list of objects with 'role', "
+            "or an object with 'messages'."
+        )
     if not 0 <= index < len(chats):
         raise UnreadableTranscript(
             f"{path} has {len(chats)} chats in OpenAI's shape; there is no number "

@@ -129,6 +129,17 @@ def test_streamed_tool_calls_and_usage(client):
     assert last["usage"] == ask(client, asked, tools=[CLOCK]).json()["usage"]
 
 
+def test_the_older_function_calls_are_understood(client):
+    call = {"name": "clock", "arguments": "{}"}
+    history = [
+        user("What time is it?"),
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "clock", "content": "14:05"},
+    ]
+    message = ask(client, *history).json()["choices"][0]["message"]
+    assert message["content"] == "clock answers: 14:05."
+
+
 def test_limits(client):
     cut = ask(client, user("My name is Ada."), max_tokens=2).json()["choices"][0]
     assert (cut["message"]["content"], cut["finish_reason"]) == ("Nice to ", "length")
