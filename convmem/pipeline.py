@@ -29,9 +29,11 @@ from convmem.exceptions import (
 )
 from convmem.kernel.context import Result
 from convmem.kernel.flow import Flow, arun, io, run
+from convmem.memory.connection import close_idle_connections
 from convmem.messages import Message, Usage
 from convmem.models import Run
 from convmem.owners import NOBODY, Owner, check_owner
+from convmem.stores import DatabaseStore
 from convmem.validation import as_messages, check_conversation_id, storable
 
 logger = logging.getLogger("convmem.pipeline")
@@ -107,6 +109,8 @@ def run_flow(
     )
     try:
         yield from io(_begin, sync_to_async(_begin), row)
+        if not _gives_connections_back(agent.memory_for(owner)):
+            yield from io(close_idle_connections, _aclose_idle_connections)
         result = yield from answering
     except (Exception, Interrupted) as error:
         if isinstance(error, ConvmemError):
@@ -131,6 +135,7 @@ def _new_row(
         storable(message, index=index, max_bytes=settings.max_message_bytes)[1]
         for index, message in enumerate(messages)
     ]
+    now = timezone.now()
     return Run(
         agent_name=agent_name,
         owner_name=owner.name,
@@ -138,7 +143,8 @@ def _new_row(
         conversation_id=check_conversation_id(conversation_id),
         status=Run.Status.RUNNING,
         input=f"[{','.join(bodies)}]",
-        started_at=timezone.now(),
+        created_at=now,
+        started_at=now,
     )
 
 
@@ -148,6 +154,14 @@ def _new_row(
 def _begin(row: Run) -> None:
     _refuse_transaction()
     row.save(force_insert=True)
+
+
+def _gives_connections_back(memory: object) -> bool:
+    """Say whether the agent itself does so before it waits for the model."""
+    return isinstance(getattr(memory, "store", None), DatabaseStore)
+
+
+_aclose_idle_connections = sync_to_async(close_idle_connections)
 
 
 def _end(row: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connections
+from django.db import connections
 
 from convmem.conf import settings
 from convmem.exceptions import RunInTransaction
@@ -26,9 +26,17 @@ def refuse_transaction(provider: MemoryProvider) -> Flow[None]:
 
 def release_connection(provider: MemoryProvider) -> Flow[None]:
     """Give the thread's connections back before a wait, by Django's own rule: with
-    ``CONN_MAX_AGE`` 0 they close, and in an open transaction they stay."""
+    ``CONN_MAX_AGE`` 0 they close."""
     if _database_store(provider) is not None:
-        yield from io(close_old_connections, _aclose_old_connections)
+        yield from io(close_idle_connections, _aclose_idle_connections)
+
+
+def close_idle_connections() -> None:
+    """Do what `django.db.close_old_connections` does, and leave those alone that are
+    in an open transaction: it would close them too."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 def _refuse(database: str) -> None:
@@ -42,7 +50,7 @@ def _refuse(database: str) -> None:
 
 
 _arefuse = sync_to_async(_refuse)
-_aclose_old_connections = sync_to_async(close_old_connections)
+_aclose_idle_connections = sync_to_async(close_idle_connections)
 
 
 def _database_store(provider: MemoryProvider) -> DatabaseStore | None:

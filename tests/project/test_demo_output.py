@@ -45,7 +45,10 @@ def test_promises(stage, printed):
     stage.promise(True, "It holds.")
     with pytest.raises(PromiseBroken, match=r"It does not\."):
         stage.promise(False, "It does not.")
-    assert printed.getvalue().split() == "✓ It holds. ✗ It does not.".split()
+    assert [line.strip() for line in printed.getvalue().splitlines()] == [
+        "✓  It holds.",
+        "✗  It does not.",
+    ]
 
 
 def test_gist():
