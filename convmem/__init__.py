@@ -16,8 +16,21 @@ __version__ = "0.1.0"
 #: Module -> the public names it has. No name may be that of a module or package of
 #: convmem: importing the module would put it in the name's place.
 _PUBLIC = {
+    "convmem.agent": ("Agent", "register_agent"),
     "convmem.chat": ("ChatRequest", "ChatService", "Completion"),
-    "convmem.exceptions": ("ConvmemError",),
+    "convmem.exceptions": ("ConvmemError", "ToolError"),
+    "convmem.kernel.context": ("Context", "Result"),
+    "convmem.kernel.kernel": ("Kernel",),
+    "convmem.kernel.tools": ("tool",),
+    "convmem.memory": (
+        "DefaultMemoryProvider",
+        "MemoryProvider",
+        "MessageWindow",
+        "TokenWindow",
+        "View",
+        "safe_window",
+    ),
+    "convmem.memory.filter": ("memory_filter",),
     "convmem.messages": (
         "AudioPart",
         "FilePart",
@@ -32,34 +45,67 @@ _PUBLIC = {
         "VideoPart",
     ),
     "convmem.owners": ("NOBODY", "Owner"),
+    "convmem.stores": ("CacheStore", "ChatMemory", "DatabaseStore", "LocalStore"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
-    "NOBODY",
+    "Agent",
     "AudioPart",
+    "CacheStore",
+    "ChatMemory",
     "ChatRequest",
     "ChatService",
     "Completion",
+    "Context",
     "ConvmemError",
+    "DatabaseStore",
+    "DefaultMemoryProvider",
     "FilePart",
     "ImagePart",
+    "Kernel",
+    "LocalStore",
+    "MemoryProvider",
     "Message",
+    "MessageWindow",
+    "NOBODY",
     "OpaquePart",
     "Owner",
     "ReasoningPart",
     "RefusalPart",
+    "Result",
     "TextPart",
+    "TokenWindow",
     "ToolCall",
+    "ToolError",
     "Usage",
     "VideoPart",
+    "View",
+    "memory_filter",
+    "register_agent",
+    "safe_window",
+    "tool",
 ]
 
 if TYPE_CHECKING:
+    from convmem.agent import Agent as Agent
+    from convmem.agent import register_agent as register_agent
     from convmem.chat import ChatRequest as ChatRequest
     from convmem.chat import ChatService as ChatService
     from convmem.chat import Completion as Completion
     from convmem.exceptions import ConvmemError as ConvmemError
+    from convmem.exceptions import ToolError as ToolError
+    from convmem.kernel.context import Context as Context
+    from convmem.kernel.context import Result as Result
+    from convmem.kernel.kernel import Kernel as Kernel
+    from convmem.kernel.tools import tool as tool
+    from convmem.memory import DefaultMemoryProvider as DefaultMemoryProvider
+    from convmem.memory import MemoryProvider as MemoryProvider
+    from convmem.memory import MessageWindow as MessageWindow
+    from convmem.memory import TokenWindow as TokenWindow
+    from convmem.memory import View as View
+    from convmem.memory import safe_window as safe_window
+    from convmem.memory.filter import memory_filter as memory_filter
     from convmem.messages import AudioPart as AudioPart
     from convmem.messages import FilePart as FilePart
     from convmem.messages import ImagePart as ImagePart
@@ -73,6 +119,10 @@ if TYPE_CHECKING:
     from convmem.messages import VideoPart as VideoPart
     from convmem.owners import NOBODY as NOBODY
     from convmem.owners import Owner as Owner
+    from convmem.stores import CacheStore as CacheStore
+    from convmem.stores import ChatMemory as ChatMemory
+    from convmem.stores import DatabaseStore as DatabaseStore
+    from convmem.stores import LocalStore as LocalStore
 else:
     # Hidden from type checkers, which would otherwise let every misspelt name pass.
     def __getattr__(name: str) -> Any:
