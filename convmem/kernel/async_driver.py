@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from convmem.chat import AsyncSource, Event
 from convmem.exceptions import Interrupted
-from convmem.kernel.operations import Emit, Flow, Io, Many, Operation
+from convmem.kernel.operations import Emit, Flow, Io, Many, Operation, Stream
 from convmem.kernel.steps import Step, log_close_error, log_last_error
 
 T = TypeVar("T")
@@ -18,10 +18,25 @@ T = TypeVar("T")
 
 async def arun(flow: Flow[T]) -> T:
     """Drive ``flow`` to its end in the running event loop; return its value."""
-    iteration = AsyncIteration(flow)
-    async for _event in iteration:
-        pass
-    return iteration.result
+    resume: Callable[[], Operation] = flow.__next__
+    while True:
+        try:
+            operation = resume()
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            del resume  # it may hold an error, and so this frame
+        step = Step()
+        try:
+            await _silently(operation, step)
+        except Exception as error:  # noqa: BLE001 - the flow decides what it means
+            resume = partial(flow.throw, error)
+        except BaseException:
+            await _shielded(_finish(flow, Interrupted(partial=step.partial)))
+            raise
+        else:
+            resume = partial(flow.send, step.value)
 
 
 def aiterate(flow: Flow[T]) -> AsyncIteration[T]:
@@ -81,7 +96,7 @@ async def _events(flow: Flow[Any], end: Step) -> AsyncGenerator[Event, None]:
         step = Step()
         try:
             if isinstance(operation, Io):
-                step.set(await operation.acall(*operation.args, **operation.kwargs))
+                await _silently(operation, step)
             else:
                 async with contextlib.aclosing(_perform(operation, step)) as events:
                     async for event in events:
@@ -96,28 +111,58 @@ async def _events(flow: Flow[Any], end: Step) -> AsyncGenerator[Event, None]:
 
 
 async def _perform(operation: Operation, step: Step) -> AsyncGenerator[Event, None]:
-    if isinstance(operation, Io):
-        step.set(await operation.acall(*operation.args, **operation.kwargs))
-    elif isinstance(operation, Emit):
+    if isinstance(operation, Emit):
         yield operation.event
     elif isinstance(operation, Many):
         async with contextlib.aclosing(_side_by_side(operation, step)) as events:
             async for event in events:
                 yield event
-    else:
-        source = await operation.aopen()
-        try:
+    elif isinstance(operation, Stream) and not operation.quiet:
+        async with _opened(operation, step) as source:
             async for event in source:
-                if not operation.quiet:
-                    yield event
-            step.set(source.completion())
-        except Exception:
-            raise
-        except BaseException:
-            step.keep(source)
-            raise
+                yield event
+    else:
+        await _silently(operation, step)
+
+
+async def _silently(operation: Operation, step: Step) -> None:
+    """Perform an operation for a caller who reads no events. It makes no asynchronous
+    generator, so that it also works while the event loop shuts down."""
+    if isinstance(operation, Io):
+        step.set(await operation.acall(*operation.args, **operation.kwargs))
+    elif isinstance(operation, Stream):
+        async with _opened(operation, step) as source:
+            async for _event in source:
+                pass
+    elif isinstance(operation, Many):
+        tasks = [asyncio.create_task(arun(flow)) for flow in operation.flows]
+        try:
+            step.set(list(await asyncio.gather(*tasks)))
         finally:
-            await _shielded(_close(source))
+            await _ended(tasks, operation)
+
+
+class _opened:  # noqa: N801 - reads as a function
+    """A stream that is closed at the end; what came of it is in ``step``."""
+
+    def __init__(self, operation: Stream, step: Step) -> None:
+        self._operation = operation
+        self._step = step
+
+    async def __aenter__(self) -> AsyncSource:
+        self._source = await self._operation.aopen()
+        return self._source
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        try:
+            if error is None:
+                completion = self._source.completion()
+                self._step.set(completion)
+                self._step.partial = completion  # closing may be cancelled
+            elif not isinstance(error, Exception):
+                self._step.keep(self._source)
+        finally:
+            await _shielded(_close(self._source))
 
 
 async def _side_by_side(operation: Many, step: Step) -> AsyncGenerator[Event, None]:
@@ -136,11 +181,16 @@ async def _side_by_side(operation: Many, step: Step) -> AsyncGenerator[Event, No
                     task.result()  # the first error ends them all
         step.set([task.result() for task in tasks])
     finally:
-        for task in tasks:
-            task.cancel()
-        await _shielded(asyncio.gather(*tasks, return_exceptions=True))
-        for flow in operation.flows:
-            flow.close()
+        await _ended(tasks, operation)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[Any]], operation: Many) -> None:
+    """Cancel what still runs and wait until all have saved what they wanted to."""
+    for task in tasks:
+        task.cancel()
+    await _shielded(asyncio.gather(*tasks, return_exceptions=True))
+    for flow in operation.flows:
+        flow.close()
 
 
 async def _queued(flow: Flow[T], queue: asyncio.Queue[Event | None]) -> T:
@@ -173,8 +223,7 @@ async def _finish(flow: Flow[Any], reason: Interrupted) -> None:
             return log_last_error(error)
         step = Step()
         try:
-            async for _event in _perform(operation, step):
-                pass
+            await _silently(operation, step)
         except Exception as error:  # noqa: BLE001 - the flow decides
             resume = partial(flow.throw, error)
         else:

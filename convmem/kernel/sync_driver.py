@@ -104,7 +104,8 @@ def _perform(operation: Operation, step: Step) -> Generator[Event, None, Any]:
         for event in source:
             if not operation.quiet:
                 yield event
-        return source.completion()
+        step.partial = source.completion()  # closing may be interrupted
+        return step.partial
     except Exception:
         raise
     except BaseException:
