@@ -13,8 +13,7 @@ import psycopg
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
 from benchmarks import settings
-
-Row = tuple[str, float, str]
+from benchmarks.timing import Pair
 
 
 def main() -> None:
@@ -66,11 +65,18 @@ def _print_head() -> None:
     print(f"durability {durable}; medians; x = times the raw driver in this run.\n")
 
 
-def _print_table(title: str, rows: list[Row]) -> None:
-    print(f"### {title}\n\n| | µs | x floor | bar |\n|---|--:|--:|---|")
-    base = rows[0][1]
-    for name, value, bar in rows:
-        print(f"| {name} | {value:,.0f} | {value / base:.2f} | {bar} |")
+def _print_table(title: str, rows: list[tuple[str, Pair | None, str]]) -> None:
+    print(f"### {title}\n")
+    if any(pair is not None for _, pair, _ in rows):
+        print("| | µs | floor µs | x floor | bar |\n|---|--:|--:|--:|---|")
+    else:
+        print("| | bar |\n|---|---|")
+    for name, pair, bar in rows:
+        if pair is None:
+            print(f"| {name} | {bar} |")
+        else:
+            figures = f"{pair.time:,.0f} | {pair.floor:,.0f} | {pair.ratio:.2f}"
+            print(f"| {name} | {figures} | {bar} |")
     print(flush=True)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import contenders, peers
 from benchmarks.plain.models import PlainStore
-from benchmarks.timing import medians
+from benchmarks.timing import Pair, compare
 from benchmarks.writers import throughput
 from convmem.memory import DefaultMemoryProvider, TokenWindow
 
-Row = tuple[str, float, str]
+Row = tuple[str, Pair | None, str]
 APPEND_BARS = {
     "sqlite": ("<= 2.5", ""),
     "postgres": ("<= 3.5", "<= 1.8 (stretch)"),
@@ -152,16 +152,16 @@ class Suite:
         return self._rows(calls, {"convmem": "<= 1.3"}, rounds=rounds)
 
     def _flat(self, what: str, tables: dict[int, list[Row]]) -> tuple[str, list[Row]]:
-        """Compare the largest size with the smallest: the floor's own growth first."""
+        """Compare the largest size with the smallest, beside the floor's own growth."""
         small, large = min(tables), max(tables)
-        grown = [
-            (late[0], late[1] / early[1], "")
-            for early, late in zip(tables[small], tables[large], strict=True)
-        ]
-        rows = [
-            (f"{name}: growth {growth:.2f}", growth, "") for name, growth, _ in grown
-        ]
-        return self._title(f"{what}, {large:,} over {small:,}"), rows
+        rows: list[Row] = []
+        for early, late in zip(tables[small], tables[large], strict=True):
+            if early[1] is not None and late[1] is not None:
+                ours = late[1].time / early[1].time
+                floor = late[1].floor / early[1].floor
+                text = f"{early[0]}: {ours:.2f} (floor {floor:.2f})"
+                rows.append((text, None, "<= 1.2"))
+        return self._title(f"{what}, time at {large:,} / time at {small:,}"), rows
 
     def _writers(self) -> tuple[str, list[Row]]:
         bar = ">= 0.5" if self.name == "sqlite" else ">= 0.6"
@@ -172,8 +172,8 @@ class Suite:
                 seen.append(throughput(kind, self.alias, f"writers-{kind}"))
         raw, ours = (sorted(rates[kind])[1] for kind in ("raw", "convmem"))
         return self._title("8 processes x 100 turns, one conversation"), [
-            (f"raw driver: {raw:,.0f} turns/s", 1e6 / raw, ""),
-            (f"convmem: {ours:,.0f} turns/s = {ours / raw:.2f} x", 1e6 / ours, bar),
+            (f"raw driver: {raw:,.0f} turns/s", None, ""),
+            (f"convmem: {ours:,.0f} turns/s = {ours / raw:.2f} x", None, bar),
         ]
 
     def _rows(
@@ -183,8 +183,15 @@ class Suite:
         *,
         rounds: int | None = None,
     ) -> list[Row]:
-        times = medians(calls, rounds=rounds or self.rounds)
-        return [(name, value, bars.get(name, "")) for name, value in times.items()]
+        (_, floor), *contestants = calls.items()
+        return [
+            (
+                name,
+                compare(floor, call, rounds=rounds or self.rounds),
+                bars.get(name, ""),
+            )
+            for name, call in contestants
+        ]
 
 
 def _bind(call: Callable[..., object], *args: object) -> Callable[[], object]:

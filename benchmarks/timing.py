@@ -1,25 +1,49 @@
-"""Interleaved timing: contenders take turns, so that drift hits all alike."""
+"""Interleaved timing: the floor and one contender take turns, so that drift hits both
+and no third party's work cools their caches."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import NamedTuple
 
 Call = Callable[[], object]
+#: Seconds that one pair may take; slow contenders get fewer rounds.
+BUDGET = 4.0
+FEWEST = 5
 
 
-def medians(
-    calls: Mapping[str, Call], *, rounds: int, warm: int = 5
-) -> dict[str, float]:
-    """Return each call's median time in microseconds over ``rounds`` turns."""
-    for call in calls.values():
-        for _ in range(warm):
-            call()
-    samples: dict[str, list[int]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter_ns()
-            call()
-            samples[name].append(time.perf_counter_ns() - start)
-    return {name: statistics.median(times) / 1000 for name, times in samples.items()}
+class Pair(NamedTuple):
+    """Medians of a contender and of the floor beside it, in microseconds."""
+
+    time: float
+    floor: float
+
+    @property
+    def ratio(self) -> float:
+        return self.time / self.floor
+
+
+def compare(floor: Call, call: Call, *, rounds: int, warm: int = 5) -> Pair:
+    """Run both in turns, at most ``rounds`` times or `BUDGET` seconds."""
+    end = time.perf_counter() + BUDGET
+    for _ in range(warm):
+        floor()
+        call()
+        if time.perf_counter() > end:
+            break
+    floors: list[int] = []
+    times: list[int] = []
+    for turn in range(rounds):
+        if turn >= FEWEST and time.perf_counter() > end:
+            break
+        floors.append(_timed(floor))
+        times.append(_timed(call))
+    return Pair(statistics.median(times) / 1000, statistics.median(floors) / 1000)
+
+
+def _timed(call: Call) -> int:
+    start = time.perf_counter_ns()
+    call()
+    return time.perf_counter_ns() - start
