@@ -14,7 +14,8 @@ needs nothing comes back as it is. The rules, turn by turn:
   or user message gets a placeholder text.
 - An assistant message of status ``failed`` is a note that no answer came, and goes.
 - A turn that failed or was broken off (one of its messages says so) and has no answer
-  to show goes, unless it is open or ``keep_failed`` is set.
+  to show goes, unless it is open or ``keep_failed`` is set. A partial answer is one; an
+  assistant message of status ``failed`` only notes that none came.
 """
 
 from __future__ import annotations
@@ -168,7 +169,10 @@ class _Work:
     ) -> bool:
         return any(
             self.messages[index].status in _BROKEN for index in range(start, end)
-        ) and not any(message.role == "assistant" for _, message in order)
+        ) and not any(
+            message.role == "assistant" and message.status != "failed"
+            for _, message in order
+        )
 
     def _filled(self, message: Message) -> Message:
         placeholder = PLACEHOLDERS.get(message.role)

@@ -12,8 +12,10 @@ def S(text="rules", **fields):
 
 
 def D(text="house rules", **fields):
-    return Message.developer(text, **fields) if hasattr(Message, "developer") else (
-        Message(role="developer", content=text, **fields)
+    return (
+        Message.developer(text, **fields)
+        if hasattr(Message, "developer")
+        else (Message(role="developer", content=text, **fields))
     )
 
 
@@ -45,7 +47,9 @@ def numbered(messages, first=1):
     return [m.replace(position=first + i) for i, m in enumerate(messages)]
 
 
-texts = st.sampled_from(["a", "Hello there, how are you?", "こんにちは", "x" * 90, "🙂"])
+texts = st.sampled_from(
+    ["a", "Hello there, how are you?", "こんにちは", "x" * 90, "🙂"]
+)
 contents = st.one_of(
     texts,
     texts.map(lambda text: (TextPart(text=text), ImagePart(url="https://e.org/i.png"))),
