@@ -49,7 +49,8 @@ class StreamDecoder:
     ``feed`` takes bytes cut anywhere and returns the deltas that they completed. An
     error object in the stream is raised after the deltas before it were handed out.
     ``done`` turns True at the terminal event; what follows is ignored. ``started`` is
-    True once any event has come. `finish` says that the body has ended.
+    True once any event has come, ``failed`` once an error has: `finish` raises it at
+    once. Otherwise `finish` says that the body has ended.
 
     Every error is a `ProviderError` with ``partial`` set to what had come.
     """
@@ -66,6 +67,10 @@ class StreamDecoder:
         self._assembly = Assembly()
         self._error: ProviderError | None = None
         self._result: Completion | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
 
     def feed(self, data: bytes) -> list[Delta]:
         """Take the next bytes. Raises `ProviderError`."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import struct
@@ -238,6 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             # A linger time of zero makes the close a reset.
             now = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+            os.close(self.connection.detach())
         else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
