@@ -52,7 +52,9 @@ def run(*command: object, cwd: Path) -> None:
     env = {
         k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DJANGO"))
     }
-    subprocess.run([str(part) for part in command], cwd=cwd, env=env, check=True)
+    words = [str(part) for part in command]
+    if subprocess.run(words, cwd=cwd, env=env, check=False).returncode:
+        sys.exit(f"Failed: {' '.join(words)}")
 
 
 def build(folder: Path) -> Path:
