@@ -323,7 +323,9 @@ class DefaultMemoryProvider(MemoryProvider):
     def _is_enough(self, history: History) -> bool:
         messages = live(history)
         return not lacks_start(messages) and any(
-            window.enough(messages) for window in self.windows if window.first_read
+            window.enough(messages)
+            for window in self.windows
+            if window.first_read is not None
         )
 
     def _append(

@@ -21,8 +21,8 @@ from convmem.memory.turns import open_turn
 from convmem.messages import SYSTEM_ROLES
 from convmem.stores import LocalStore
 from convmem.tokens import count_messages
+from tests.transcripts import all_transcripts
 
-from ..transcripts import all_transcripts
 from .histories import broken_histories, histories, valid_histories
 
 limits = st.one_of(st.integers(0, 4), st.integers(0, 30))
