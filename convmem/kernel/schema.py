@@ -39,7 +39,7 @@ class Signature:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._name = name
         doc = _documentation(function)
-        self.description = doc.description or ""
+        self.description = (doc.description or "").strip()
         self._help = {param.arg_name: param.description for param in doc.params}
         self.injected: list[str] = []
         self._parameters: dict[str, inspect.Parameter] = {}

@@ -84,7 +84,10 @@ class Tool:
 
     def _run(self, call: ToolCall, context: Context) -> Any:
         bound = self._bind(call, context)
-        value = self.function(*bound.args, **bound.kwargs)
+        function = self.function
+        if _is_async(function):
+            function = async_to_sync(function)
+        value = function(*bound.args, **bound.kwargs)
         return async_to_sync(_wait)(value) if inspect.isawaitable(value) else value
 
     async def _arun(self, call: ToolCall, context: Context) -> Any:
