@@ -16,10 +16,24 @@ __version__ = "0.1.0"
 #: Module -> the public names it has. No name may be that of a module or package of
 #: convmem: importing the module would put it in the name's place.
 _PUBLIC = {
-    "convmem.agent": ("Agent", "register_agent"),
-    "convmem.chat": ("ChatRequest", "ChatService", "Completion"),
-    "convmem.exceptions": ("ConvmemError", "ToolError"),
-    "convmem.kernel.context": ("Context", "Result"),
+    "convmem.agent": (
+        "Agent",
+        "register_agent",
+    ),
+    "convmem.chat": (
+        "ChatRequest",
+        "ChatService",
+        "Completion",
+    ),
+    "convmem.clients": ("HttpChatService",),
+    "convmem.exceptions": (
+        "ConvmemError",
+        "ToolError",
+    ),
+    "convmem.kernel.context": (
+        "Context",
+        "Result",
+    ),
     "convmem.kernel.kernel": ("Kernel",),
     "convmem.kernel.tools": ("tool",),
     "convmem.memory": (
@@ -44,8 +58,16 @@ _PUBLIC = {
         "Usage",
         "VideoPart",
     ),
-    "convmem.owners": ("NOBODY", "Owner"),
-    "convmem.stores": ("CacheStore", "ChatMemory", "DatabaseStore", "LocalStore"),
+    "convmem.owners": (
+        "NOBODY",
+        "Owner",
+    ),
+    "convmem.stores": (
+        "CacheStore",
+        "ChatMemory",
+        "DatabaseStore",
+        "LocalStore",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -62,6 +84,7 @@ __all__ = [
     "DatabaseStore",
     "DefaultMemoryProvider",
     "FilePart",
+    "HttpChatService",
     "ImagePart",
     "Kernel",
     "LocalStore",
@@ -93,6 +116,7 @@ if TYPE_CHECKING:
     from convmem.chat import ChatRequest as ChatRequest
     from convmem.chat import ChatService as ChatService
     from convmem.chat import Completion as Completion
+    from convmem.clients import HttpChatService as HttpChatService
     from convmem.exceptions import ConvmemError as ConvmemError
     from convmem.exceptions import ToolError as ToolError
     from convmem.kernel.context import Context as Context

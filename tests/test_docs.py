@@ -24,8 +24,10 @@ CLASSES = [
 ]
 BACKENDS = [
     "convmem.stores.DatabaseStore",
+    "convmem.stores.CacheStore",
     "convmem.stores.LocalStore",
     "convmem.memory.DefaultMemoryProvider",
+    "convmem.clients.HttpChatService",
 ]
 
 
