@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convmem.agent import Agent, register_agent
+from convmem import Agent, register_agent
 from project.tools import calculate, current_time
 
 # Built at import: the alias of the model and the memory are looked up at first use.

@@ -8,15 +8,18 @@ from pathlib import Path
 
 from django.conf import settings
 
-from convmem.agent import Agent
+from convmem import (
+    Agent,
+    Context,
+    DefaultMemoryProvider,
+    Kernel,
+    Message,
+    Owner,
+    memory_filter,
+)
 from convmem.chat import TextDelta, ToolResultDelta
 from convmem.handlers import stores
-from convmem.kernel.context import Context
-from convmem.kernel.kernel import Kernel
-from convmem.memory import DefaultMemoryProvider, History
-from convmem.memory.filter import memory_filter
-from convmem.messages import Message
-from convmem.owners import Owner
+from convmem.memory import History
 from convmem.validation import storable
 from project.demo_output import Stage, gist, roles, seen_and_left_out
 from project.tools import calculate, current_time

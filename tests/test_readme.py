@@ -17,6 +17,7 @@ from django.test import override_settings
 from django.urls import include, path, resolve
 from django.utils.module_loading import import_string
 
+from convmem.agent import unregister_agent
 from convmem.checks import check_settings
 from project.services import running_model
 
@@ -40,6 +41,7 @@ def offline(monkeypatch) -> Iterator[None]:
     monkeypatch.setenv("CONVMEM_OFFLINE", "1")
     with running_model():
         yield
+    unregister_agent("support")
 
 
 def expected(code: str) -> list[str]:
