@@ -25,6 +25,8 @@ class ConvmemView(GenericAPIView[Any]):
     """
 
     parser_classes = [StrictJSONParser]
+    # The version is a part of the address that the project mounts the API at.
+    versioning_class = None
 
     @cached_property
     def owner(self) -> Owner | None:

@@ -34,7 +34,7 @@ from convmem.validation import MAX_ID_LENGTH
 class ConversationView(ConvmemView):
     """A view of the caller's conversations in the default store."""
 
-    serializer_class = ConversationSerializer
+    serializer_class: Any = ConversationSerializer
 
     @property
     def store(self) -> DatabaseStore:
@@ -65,6 +65,7 @@ class ConversationView(ConvmemView):
         found = Conversation.objects.using(store.database).filter(key=key).first()
         if found is None:
             raise ConversationNotFound(f"You have no conversation {wanted!r}.")
+        self.check_object_permissions(self.request, found)
         return found
 
 
@@ -81,9 +82,10 @@ class ConversationDetail(ConversationView, RetrieveAPIView[Conversation]):
 class MessageList(ConversationView):
     """The messages of one conversation: read, append, clear."""
 
+    serializer_class = AppendSerializer
     pagination_class = NewestMessageFirst
 
-    def get(self, request: Request, conversation_id: str) -> Response:
+    def get(self, request: Request, **kwargs: Any) -> Response:
         """Return a page of messages, the newest first."""
         rows = self.store.rows(self.get_object()).defer("text")
         page: Any = self.paginate_queryset(rows)
@@ -93,7 +95,7 @@ class MessageList(ConversationView):
         ]
         return self.get_paginated_response(messages)
 
-    def post(self, request: Request, conversation_id: str) -> Response:
+    def post(self, request: Request, **kwargs: Any) -> Response:
         """Append messages, all or none; make the conversation if there is none.
 
         With an ``Idempotency-Key`` header the same request may be sent again.
@@ -111,7 +113,7 @@ class MessageList(ConversationView):
             status=status.HTTP_201_CREATED,
         )
 
-    def delete(self, request: Request, conversation_id: str) -> Response:
+    def delete(self, request: Request, **kwargs: Any) -> Response:
         """Delete every message; positions go on from where they were."""
         self.get_object()
         self.store.clear(self.conversation_id)

@@ -14,10 +14,33 @@ from convmem.api.base import ConvmemView
 from convmem.api.serializers import RunRequestSerializer, RunSerializer, link
 from convmem.exceptions import RunNotFound
 from convmem.models import Run
+from convmem.models.owned import OwnedQuerySet
 from convmem.pipeline import run_agent
 
 
-class RunList(ConvmemView):
+class RunView(ConvmemView):
+    """A view of the caller's runs."""
+
+    serializer_class: Any = RunSerializer
+
+    def get_queryset(self) -> OwnedQuerySet[Run]:
+        return Run.objects.for_owner(self.required_owner)
+
+    def get_object(self) -> Run:
+        """Return the run that the address names; somebody else's is not there."""
+        written = self.kwargs["run_id"]
+        try:
+            wanted = uuid.UUID(written)
+        except ValueError:
+            wanted = None
+        found = self.get_queryset().filter(id=wanted).first() if wanted else None
+        if found is None:
+            raise RunNotFound(f"You have no run {written!r}.")
+        self.check_object_permissions(self.request, found)
+        return found
+
+
+class RunList(RunView):
     """Ask an agent. The view stands outside ``ATOMIC_REQUESTS``: a failing model must
     not take the user's message with it."""
 
@@ -30,7 +53,7 @@ class RunList(ConvmemView):
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request, **kwargs: Any) -> Response:
         """Run the agent on ``content`` and return its answer when it is there.
 
         Without a ``session_id`` a new conversation begins, whose id comes back.
@@ -50,22 +73,9 @@ class RunList(ConvmemView):
         )
 
 
-class RunDetail(ConvmemView):
+class RunDetail(RunView):
     """One run of the caller."""
 
-    serializer_class = RunSerializer
-
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, **kwargs: Any) -> Response:
         """Return the run as it stands."""
-        return Response(RunSerializer(self._run(run_id)).data)
-
-    def _run(self, written: str) -> Run:
-        try:
-            wanted = uuid.UUID(written)
-        except ValueError:
-            wanted = None
-        rows = Run.objects.for_owner(self.required_owner)
-        found = rows.filter(id=wanted).first() if wanted else None
-        if found is None:
-            raise RunNotFound(f"You have no run {written!r}.")
-        return found
+        return Response(RunSerializer(self.get_object()).data)

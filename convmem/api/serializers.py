@@ -28,12 +28,19 @@ READ_ONLY = frozenset(
     {"created_at", "model", "position", "sanitized", "status", "supersedes", "usage"}
 )
 
+#: Arguments of this API's own addresses.
+OWN = frozenset({"conversation_id", "run_id"})
+
 
 def link(request: Request, name: str, **kwargs: Any) -> str:
-    """Return the absolute address of a view of this API, wherever it is mounted."""
+    """Return the absolute address of a view of this API, wherever it is mounted.
+
+    Arguments of the place itself (``<slug:tenant>/api/``) are carried over.
+    """
     match = request.resolver_match
     namespace = (match.namespace if match else "") or "convmem"
-    return reverse(f"{namespace}:{name}", kwargs=kwargs, request=request)
+    outer = {k: v for k, v in match.kwargs.items() if k not in OWN} if match else {}
+    return reverse(f"{namespace}:{name}", kwargs=outer | kwargs, request=request)
 
 
 # --- what comes in ---

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from convmem.api.paths import decode_id, encode_id
 from convmem.exceptions import InvalidConversationId
+from convmem.owners import Owner
 from tests.api.conftest import API, conversation, messages, post, problem_of, user_says
 
 IDS = st.text(
@@ -96,6 +97,18 @@ def test_an_id_that_cannot_exist_is_refused(api: Any, conversation_id: str) -> N
 def test_bytes_that_are_no_text_name_no_conversation(api: Any) -> None:
     response = api.get(f"{API}conversations/%FF%FE/")
     problem_of(response, 404, "conversation_not_found")
+
+
+def test_links_keep_the_arguments_of_the_place(api: Any, settings: Any) -> None:
+    def tenant(request: Any) -> Owner:
+        return Owner(name="tenant", id=request.resolver_match.kwargs["tenant"])
+
+    settings.CONVMEM = {"OWNER": tenant}
+    post(api, "/acme/chat/conversations/a%20b/messages/", user_says("hi"))
+    (listed,) = api.get("/acme/chat/conversations/").json()["results"]
+    assert urlsplit(listed["url"]).path == "/acme/chat/conversations/a%20b/"
+    assert api.get(listed["messages_url"]).status_code == 200
+    assert api.get("/other/chat/conversations/").json()["results"] == []
 
 
 def test_links_follow_the_place_where_the_api_is_mounted(api: Any) -> None:

@@ -16,7 +16,15 @@ from convmem.api.conversations import ConversationList
 from convmem.exceptions import ProviderUnreachable, StoreBusy
 from convmem.models import StoredMessage
 from convmem.owners import Owner
-from tests.api.conftest import API, client_of, messages, post, problem_of, user_says
+from tests.api.conftest import (
+    API,
+    client_of,
+    messages,
+    post,
+    problem_of,
+    store_of,
+    user_says,
+)
 
 LIST = f"{API}conversations/"
 PATHS = [
@@ -78,6 +86,49 @@ def test_the_projects_permissions_count_too(
 ) -> None:
     monkeypatch.setattr(ConvmemView, "permission_classes", [permissions.IsAdminUser])
     problem_of(api.get(LIST), 403, "permission_denied")
+
+
+def test_model_permissions_fit_every_view(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ConvmemView, "permission_classes", [permissions.DjangoModelPermissions]
+    )
+    assert api.get(LIST).status_code == 200
+    response = post(api, f"{API}runs/", {"agent_name": "bot", "content": "Hi"})
+    problem_of(response, 403, "permission_denied")
+
+
+def test_object_permissions_are_asked(
+    api: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoTalk(permissions.BasePermission):
+        def has_object_permission(self, request: Any, view: Any, obj: Any) -> bool:
+            return bool(obj.conversation_id != "talk")
+
+    monkeypatch.setattr(ConvmemView, "permission_classes", [NoTalk])
+    store_of(alice).add("talk", ["hi"])
+    store_of(alice).add("other", ["hi"])
+    assert api.get(messages("other")).status_code == 200
+    for response in (
+        api.get(messages("talk")),
+        api.delete(messages("talk")),
+        api.get(f"{LIST}talk/"),
+    ):
+        problem_of(response, 403, "permission_denied")
+
+
+@pytest.mark.parametrize("path", [LIST, f"{LIST}talk/", messages("talk")])
+def test_a_browser_can_look_around(api: Any, alice: Any, path: str) -> None:
+    store_of(alice).add("talk", ["<b>hi</b>"])
+    response = api.get(path, headers={"Accept": "text/html"})
+    assert response.status_code == 200
+    assert b"<b>hi" not in response.content
+
+
+@pytest.mark.parametrize("path", [*PATHS, f"{API}runs/"])
+def test_options_describe_the_view(api: Any, path: str) -> None:
+    assert api.options(path).json()["parses"] == ["application/json"]
 
 
 class OncePerDay(throttling.SimpleRateThrottle):

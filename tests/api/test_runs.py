@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, connections
 from django.test import AsyncClient
 
 from convmem.agent import Agent, override_agent
@@ -294,6 +295,7 @@ async def test_the_api_works_under_asgi(service: FakeService, alice: Any) -> Non
     (only,) = listed.json()["results"]
     assert only["conversation_id"] == "a/b"
     assert (await client.get(only["messages_url"])).status_code == 200
+    await sync_to_async(connections.close_all)()
 
 
 def _in_transaction() -> bool:

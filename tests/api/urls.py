@@ -9,4 +9,5 @@ nested = ([path("", include("convmem.urls"))], "nested")
 urlpatterns = [
     path("api/v1/", include("convmem.urls")),
     path("nested/", include(nested)),
+    path("<slug:tenant>/chat/", include("convmem.urls", namespace="tenants")),
 ]
