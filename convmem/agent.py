@@ -179,32 +179,38 @@ class Agent:
                 conversation_id=name,
                 owner=NOBODY if owner is None else owner,
                 metadata=dict(metadata or {}),
-                run_id=new_id() if run_id is None else run_id,
+                run_id="" if run_id is None else run_id,
             )
         )
         first = self.kernel.request(
-            context,
+            context.started(),
             system_prompts=self.instructions,
             options=options,
             streaming=streaming,
         )
         memory = self.memory_for(context.owner)
-        if memory is None:
-            return self._forgetful(turn, first)
-        return self._remembering(turn, first, memory)
+        steps = self._forgetful(turn, first)
+        if memory is not None:
+            steps = self._remembering(turn, first, memory)
+        return self._result(steps, turn, context, first)
 
     # --- how ---
 
-    def _forgetful(self, turn: Turn, first: KernelRequest) -> Flow[Result]:
+    def _result(
+        self, steps: Flow[None], turn: Turn, context: Context, first: KernelRequest
+    ) -> Flow[Result]:
+        yield from steps
+        return turn.result(context, first.context.run_id)
+
+    def _forgetful(self, turn: Turn, first: KernelRequest) -> Flow[None]:
         def ask(turn: Turn) -> Flow[Completion]:
             return self.kernel.chat(next_round(first, turn, turn.messages))
 
-        yield from self._loop(turn, ask, first)
-        return turn.result(first.context)
+        return self._loop(turn, ask, first)
 
     def _remembering(
         self, turn: Turn, first: KernelRequest, memory: MemoryProvider
-    ) -> Flow[Result]:
+    ) -> Flow[None]:
         keeper = TurnKeeper(memory, first.context)
         yield from refuse_transaction(memory)
 
@@ -220,7 +226,6 @@ class Agent:
             yield from keeper.keep_broken(turn, getattr(error, "partial", None))
             raise
         yield from keeper.keep(turn.messages)
-        return turn.result(first.context)
 
     def _loop(self, turn: Turn, ask: Any, first: KernelRequest) -> Flow[None]:
         return tool_loop(

@@ -26,23 +26,28 @@ def new_id() -> str:
 class Context(Value, frozen=True):
     """Whose call it is and where it belongs.
 
-    ``run_id`` names the run; memory stores under keys made of it, so that the same run
-    attempted twice stores nothing twice. ``metadata`` is the caller's own: filters and
-    tools may read it, nothing is stored from it.
+    A context may serve many runs: each gets a new ``run_id``. Whoever attempts the same
+    run again gives the same one, and memory, which stores under keys made of it, stores
+    nothing twice; filters and tools always see it filled in. ``metadata`` is the
+    caller's own: filters and tools may read it, nothing is stored from it.
     """
 
     conversation_id: str | None = None
     owner: Owner = NOBODY
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    run_id: str = msgspec.field(default_factory=new_id)
+    run_id: str = ""
 
     def replace(self, **changes: Any) -> Context:
         """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
+    def started(self) -> Context:
+        """Return the context of one run: with a run id."""
+        return self if self.run_id else self.replace(run_id=new_id())
+
 
 def check_context(context: Context | None) -> Context:
-    """Return a well-formed context (a new one for None), or raise `BadInput`."""
+    """Return a well-formed context (an empty one for None), or raise `BadInput`."""
     if context is None:
         return Context()
     if not isinstance(context, Context):
@@ -50,12 +55,14 @@ def check_context(context: Context | None) -> Context:
     if context.conversation_id is not None:
         check_conversation_id(context.conversation_id)
     check_owner(context.owner)
-    longest = MAX_ID_LENGTH // 2  # a store's key is the run's id and a little more
-    if not context.run_id or len(context.run_id) > longest:
-        raise BadInput(
-            f"run_id must have 1 to {longest} characters, not {len(context.run_id)}."
-        )
+    _check_run_id(context.run_id)
     return context
+
+
+def _check_run_id(run_id: object) -> None:
+    longest = MAX_ID_LENGTH // 2  # a store's key is the run's id and a little more
+    if not isinstance(run_id, str) or len(run_id) > longest:
+        raise BadInput(f"run_id must be a string of at most {longest} characters.")
 
 
 class KernelRequest(ChatRequest, frozen=True, gc=True):
@@ -65,7 +72,7 @@ class KernelRequest(ChatRequest, frozen=True, gc=True):
     by all rounds and attempts: a filter may keep things there under a key of its own.
     """
 
-    context: Context = Context(run_id="-")
+    context: Context = Context()
     round: int = 0
     system_prompts: tuple[Message, ...] = ()
     #: The caller reads events as they come.
@@ -99,7 +106,7 @@ class ToolRequest(Value, frozen=True, gc=True):
 
 
 class Result(Value, frozen=True):
-    """How a run ended: the last ``reply``, the ``context`` it ran in, and all
+    """How a run ended: the last ``reply``, the ``context`` that was given, and all
     ``messages`` of the turn, the caller's included. ``usage`` adds up the ``rounds``
     (calls of the model); a figure that any of them left out is None."""
 
@@ -107,6 +114,7 @@ class Result(Value, frozen=True):
     context: Context
     messages: tuple[Message, ...]
     rounds: int
+    run_id: str = ""
     usage: Usage | None = None
     finish_reason: str = "stop"
 

@@ -187,15 +187,16 @@ class Kernel:
     ) -> Flow[Result]:
         """Check the input at once and return the run as a flow."""
         turn = Turn(check_input(messages))
+        given = check_context(context)
         first = self.request(
-            check_context(context),
+            given.started(),
             system_prompts=as_prompts(system_prompts),
             options=options,
             streaming=streaming,
         )
         if self._history is None:
-            return self._full(turn, first)
-        return self._delta(turn, first, self._history)
+            return self._full(turn, first, given)
+        return self._delta(turn, first, given, self._history)
 
     def request(
         self,
@@ -234,21 +235,24 @@ class Kernel:
 
     # --- the two modes ---
 
-    def _full(self, turn: Turn, first: KernelRequest) -> Flow[Result]:
+    def _full(self, turn: Turn, first: KernelRequest, given: Context) -> Flow[Result]:
         def ask(turn: Turn) -> Flow[Completion]:
             return self.chat(next_round(first, turn, turn.messages))
 
         yield from self._loop(turn, ask, first)
-        return turn.result(first.context)
+        return turn.result(given, first.context.run_id)
 
     def _delta(
-        self, turn: Turn, first: KernelRequest, history: HistoryFilter
+        self,
+        turn: Turn,
+        first: KernelRequest,
+        given: Context,
+        history: HistoryFilter,
     ) -> Flow[Result]:
-        given = first.context
         ephemeral = given.conversation_id is None
         if ephemeral:
-            name = f"ephemeral-{new_id()}"
-            first = first.replace(context=given.replace(conversation_id=name))
+            context = first.context.replace(conversation_id=f"ephemeral-{new_id()}")
+            first = first.replace(context=context)
 
         def ask(turn: Turn) -> Flow[Completion]:
             return self.chat(next_round(first, turn, turn.fresh))
@@ -263,7 +267,7 @@ class Kernel:
             raise
         if ephemeral:
             yield from _tidied(history.forget(first.context))
-        return turn.result(given)
+        return turn.result(given, first.context.run_id)
 
     def _loop(self, turn: Turn, ask: Any, first: KernelRequest) -> Flow[None]:
         execute = partial(self.execute, context=first.context)

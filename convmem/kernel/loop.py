@@ -38,7 +38,7 @@ class Turn:
         """How many answers the model has given."""
         return len(self.completions)
 
-    def result(self, context: Context) -> Result:
+    def result(self, context: Context, run_id: str) -> Result:
         """Return the outcome; the model must have answered."""
         last = self.completions[-1]
         return Result(
@@ -46,6 +46,7 @@ class Turn:
             context=context,
             messages=tuple(self.messages),
             rounds=self.rounds,
+            run_id=run_id,
             usage=total_usage(self.completions),
             finish_reason=last.finish_reason,
         )

@@ -86,7 +86,6 @@ def test_bad_input_is_refused_before_anything_is_done(given, error):
         ({"conversation_id": "c"}, BadInput),
         (Context(conversation_id=""), InvalidConversationId),
         (Context(conversation_id="x" * 256), InvalidConversationId),
-        (Context(run_id=""), BadInput),
         (Context(run_id="x" * 200), BadInput),
     ],
 )
@@ -167,7 +166,15 @@ def test_context_is_frozen_and_comes_back():
 
 def test_every_run_has_an_id_of_its_own():
     kernel = Kernel(FakeService(["a"], repeat=True))
-    assert kernel.invoke("x").context.run_id != kernel.invoke("x").context.run_id
+    context = Context()
+    first, second = (kernel.invoke("x", context=context) for _ in range(2))
+    assert first.run_id
+    assert first.run_id != second.run_id
+
+
+def test_a_result_says_which_run_it_was():
+    result = Kernel(FakeService(["a"])).invoke("x", context=Context(run_id="r1"))
+    assert result.run_id == "r1"
 
 
 def test_system_prompts_stand_first_in_every_round_and_not_in_the_turn():

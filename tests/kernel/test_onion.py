@@ -99,7 +99,7 @@ def test_a_filter_runs_once_a_round_and_sees_run_and_round(caller):
 
     service = FakeService([calls(("add", {"a": 1, "b": 2})), "3"])
     result = caller.call(Kernel(service, [look], [add]), "go")
-    run_id = result.context.run_id
+    run_id = result.run_id
     assert seen == [(0, 1, run_id), (1, 2, run_id)]
 
 
