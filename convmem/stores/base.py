@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from asgiref.sync import sync_to_async
 from django.core import checks
@@ -13,7 +13,7 @@ from django.core import checks
 from convmem.exceptions import OwnerMismatch
 from convmem.messages import SYSTEM_ROLES, Message, Value
 from convmem.owners import NOBODY, Owner, check_owner
-from convmem.stores.rows import check_limit
+from convmem.stores.rows import Given, check_limit
 
 
 class Totals(Value, frozen=True):
@@ -89,7 +89,7 @@ class ChatMemory(ABC):
     def add(
         self,
         conversation_id: str,
-        messages: Sequence[Message | dict[str, Any] | str],
+        messages: Given,
         *,
         key: str | None = None,
     ) -> list[Message]:
@@ -159,7 +159,7 @@ class ChatMemory(ABC):
     async def aadd(
         self,
         conversation_id: str,
-        messages: Sequence[Message | dict[str, Any] | str],
+        messages: Given,
         *,
         key: str | None = None,
     ) -> list[Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from django.db import IntegrityError, OperationalError, connections, router, tra
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from convmem.exceptions import IdempotencyConflict, StoreBusy
+from convmem.exceptions import StoreBusy
 from convmem.messages import Message
 from convmem.models import Conversation, StoredMessage
 from convmem.models.owned import OwnedQuerySet
@@ -25,11 +26,15 @@ from convmem.stores.rows import (
     Row,
     check_limit,
     corrupt,
+    key_conflict,
     prepare,
     read_all,
 )
-from convmem.stores.sql import Append, Statements, appending, column_time, statements
+from convmem.stores.sql import Append, Statements, appending, statements
 from convmem.validation import check_conversation_id
+
+# A conversation's verbs come in groups, and hashing is a tenth of a short read.
+_row_key = lru_cache(maxsize=1024)(conversation_key)
 
 
 class DatabaseStore(ChatMemory):
@@ -70,7 +75,7 @@ class DatabaseStore(ChatMemory):
         append = appending(connection, row_key, batch)
         try:
             with _locks_named:
-                last = self._append(connection, conversation_id, append, batch)
+                last = self._append(connection, conversation_id, append)
         except IntegrityError:
             stored = self._appended(row_key, batch) if batch.key else None
             if stored is None:
@@ -102,7 +107,8 @@ class DatabaseStore(ChatMemory):
         return messages
 
     def system_messages(self, conversation_id: str) -> list[Message]:
-        return self._messages(conversation_id, "system")
+        key = self._key(conversation_id)
+        return self._read(key, sorted(self._fetch("system", key)))
 
     def window(self, conversation_id: str, limit: int) -> Loaded:
         key = self._key(conversation_id)
@@ -142,14 +148,15 @@ class DatabaseStore(ChatMemory):
 
     def _key(self, conversation_id: str) -> str:
         check_conversation_id(conversation_id)
-        return conversation_key(self.namespace, self.owner, conversation_id)
+        return _row_key(self.namespace, self.owner, conversation_id)
 
     def _fetch(self, statement: str, *values: Any) -> list[Any]:
         connection = connections[self.database]
         sql: str = getattr(statements(connection), statement)
         with _locks_named, connection.cursor() as cursor:
             cursor.execute(sql, values)
-            return list(cursor.fetchall())
+            rows: list[Any] = cursor.fetchall()
+        return rows
 
     def _messages(
         self, conversation_id: str, statement: str, *values: Any
@@ -173,7 +180,6 @@ class DatabaseStore(ChatMemory):
         connection: BaseDatabaseWrapper,
         conversation_id: str,
         append: Append,
-        batch: Batch,
     ) -> int:
         sql = statements(connection)
         last = None
@@ -185,7 +191,7 @@ class DatabaseStore(ChatMemory):
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             last = sql.append(cursor, append)
             if last is None:
-                self._create(sql, cursor, connection, conversation_id, append, batch)
+                self._create(sql, cursor, conversation_id, append)
                 last = sql.append(cursor, append)
         if last is None:
             raise StoreBusy(
@@ -198,16 +204,13 @@ class DatabaseStore(ChatMemory):
         self,
         sql: Statements,
         cursor: Any,
-        connection: BaseDatabaseWrapper,
         conversation_id: str,
         append: Append,
-        batch: Batch,
     ) -> None:
         """Make the conversation's row, unless another writer just did."""
-        created_at = column_time(connection, min(batch.times))
         owner = self.owner
         readable = (self.namespace, owner.name, owner.id, conversation_id)
-        values = (append.key, *readable, created_at, append.latest)
+        values = (append.key, *readable, append.earliest, append.latest)
         cursor.execute(sql.create, values)
 
     def _appended(self, key: str, batch: Batch) -> list[Message] | None:
@@ -220,11 +223,7 @@ class DatabaseStore(ChatMemory):
             return None
         first, digest, count = found[0]
         if digest != batch.digest:
-            raise IdempotencyConflict(
-                "This idempotency key was used for another batch of this "
-                f"conversation (stored at position {first}); send a new key.",
-                position=first,
-            )
+            raise key_conflict(first)
         last = first + count - 1
         return self._read(key, self._fetch("between", key, first, last))
 

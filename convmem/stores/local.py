@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from typing import ClassVar
 
-from convmem.exceptions import IdempotencyConflict
 from convmem.messages import Message
 from convmem.owners import Owner
 from convmem.stores.base import ChatMemory
-from convmem.stores.rows import Batch, Given, Row, prepare, read_all
+from convmem.stores.rows import Batch, Given, Row, key_conflict, prepare, read_all
 from convmem.validation import check_conversation_id
 
 
@@ -71,11 +70,7 @@ class LocalStore(ChatMemory):
                 return self._append(found, batch)
         digest, rows = earlier
         if digest != batch.digest:
-            raise IdempotencyConflict(
-                "This idempotency key was used for another batch of this "
-                f"conversation (stored at position {rows[0][0]}); send a new key.",
-                position=rows[0][0],
-            )
+            raise key_conflict(rows[0][0])
         return read_all(rows)
 
     def clear(self, conversation_id: str) -> int:
@@ -98,7 +93,7 @@ class LocalStore(ChatMemory):
         return self.owner, check_conversation_id(conversation_id)
 
     def _append(self, found: _Conversation, batch: Batch) -> list[Message]:
-        found.last += len(batch)
+        found.last += len(batch.bodies)
         rows = batch.rows(found.last)
         found.rows += rows
         if batch.key is not None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from convmem.conf import settings
-from convmem.exceptions import BadInput, InvalidMessage, InvalidWindow
+from convmem.exceptions import (
+    BadInput,
+    IdempotencyConflict,
+    InvalidMessage,
+    InvalidWindow,
+)
 from convmem.messages import ROLES, Message
 from convmem.validation import MAX_ID_LENGTH, check_batch, storable
 
@@ -20,13 +24,15 @@ Given = Sequence[Message | dict[str, Any] | str]
 #: What a backend keeps of a message: its position and its JSON text.
 Row = tuple[int, str | bytes]
 
+#: What decoding a damaged text raises.
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
+
 _decoder = msgspec.json.Decoder(Message)
 #: The order of keys in a dict does not make another batch.
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """A checked batch: ``messages`` as they will be read back, ``bodies`` their JSON.
 
     ``key`` and ``digest`` are hex SHA-256 of the idempotency key and of the batch, or
@@ -37,9 +43,6 @@ class Batch:
     bodies: list[str]
     key: str | None = None
     digest: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.bodies)
 
     def numbered(self, last: int) -> list[Message]:
         """Return the messages with their positions; the last one has ``last``."""
@@ -52,16 +55,6 @@ class Batch:
     def rows(self, last: int) -> list[Row]:
         """Return the rows to keep, when the last message has position ``last``."""
         return list(enumerate(self.bodies, last - len(self.bodies) + 1))
-
-    @property
-    def supersedes(self) -> list[int]:
-        """Positions of earlier messages that these replace."""
-        return [p for message in self.messages for p in message.supersedes]
-
-    @property
-    def times(self) -> list[datetime]:
-        """When each message was made (UTC)."""
-        return [m.created_at for m in self.messages if m.created_at is not None]
 
 
 def prepare(given: Given, key: str | None = None) -> Batch:
@@ -87,7 +80,7 @@ def read(rows: Iterable[Row]) -> Iterator[Message]:
     for position, body in rows:
         try:
             message = decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
+        except UNREADABLE:
             message = corrupt(position)
         else:
             force_setattr(message, "position", position)
@@ -97,14 +90,12 @@ def read(rows: Iterable[Row]) -> Iterator[Message]:
 def read_all(rows: Sequence[Row]) -> list[Message]:
     """Return the messages of ``rows``, as `read` does."""
     decode = _decoder.decode
-    messages = []
     try:
-        for position, body in rows:
-            message = decode(body)
-            force_setattr(message, "position", position)
-            messages.append(message)
-    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
+        messages = [decode(body) for _, body in rows]
+    except UNREADABLE:
         return list(read(rows))
+    for (position, _), message in zip(rows, messages, strict=True):
+        force_setattr(message, "position", position)
     return messages
 
 
@@ -123,6 +114,15 @@ def corrupt(
         status="corrupt",
         metadata=metadata,
         created_at=created_at,
+        position=position,
+    )
+
+
+def key_conflict(position: int) -> IdempotencyConflict:
+    """Return the error of a key that stands for another batch, at ``position``."""
+    return IdempotencyConflict(
+        "This idempotency key was used for another batch of this conversation "
+        f"(stored at position {position}); send a new key.",
         position=position,
     )
 

@@ -24,6 +24,7 @@ MAX_ROWS = 500
 MAX_CHARACTERS = 1024 * 1024
 COLUMNS = ("position", "role", "status", "body", "text", "created_at")
 KEY_COLUMNS = ("append_key", "append_digest", "append_count")
+NO_KEY = (None, None, None)
 # Literals, so that SQLite and PostgreSQL see that their partial index holds.
 SYSTEM = "role IN ('system', 'developer')"
 OTHERS = "role NOT IN ('system', 'developer')"
@@ -37,6 +38,7 @@ class Append(NamedTuple):
     key: str
     rows: list[Values]
     columns: tuple[str, ...]
+    earliest: Any
     latest: Any
     supersedes: list[int]
 
@@ -59,6 +61,7 @@ class Statements:
         self.message = quote(StoredMessage._meta.db_table)
         self.key = quote("key")
         self.found = f"(SELECT id FROM {self.conversation} WHERE {self.key} = %s)"
+        self._insertions: dict[tuple[tuple[str, ...], int], str] = {}
         self._writes()
         self._reads()
 
@@ -97,7 +100,8 @@ class Statements:
         self.all = f"{select} ORDER BY position"
         self.newest = select + newest
         self.newest_before = f"{select} AND position < %s{newest}"
-        self.system = f"{select} AND {SYSTEM} ORDER BY position"
+        # No ORDER BY: it would tempt planners away from the index of these.
+        self.system = f"{select} AND {SYSTEM}"
         self.totals = f"SELECT c.message_count, {first}, c.last_position{counters}"
         # The counters come as a row without a body, so that all is one snapshot.
         self.window = (
@@ -133,18 +137,23 @@ class Statements:
 
     def _insert(self, cursor: Any, append: Append, reference: Any, last: int) -> None:
         first = last - len(append.rows) + 1
-        columns = ", ".join(append.columns)
-        marks = f"({self.reference}, %s{', %s' * (len(append.columns) - 1)})"
         for rows in _pieces(append.rows):
-            sql = (
-                f"INSERT INTO {self.message} (conversation_id, {columns}) VALUES "
-                f"{marks}{f', {marks}' * (len(rows) - 1)}"
-            )
             values: list[Any] = []
             for position, row in enumerate(rows, first):
                 values += (reference, position, *row)
-            cursor.execute(sql, values)
+            cursor.execute(self._insertion(append.columns, len(rows)), values)
             first += len(rows)
+
+    def _insertion(self, columns: tuple[str, ...], rows: int) -> str:
+        known = self._insertions.get((columns, rows))
+        if known is None:
+            marks = f"({self.reference}, %s{', %s' * (len(columns) - 1)})"
+            known = (
+                f"INSERT INTO {self.message} (conversation_id, {', '.join(columns)})"
+                f" VALUES {marks}{f', {marks}' * (rows - 1)}"
+            )
+            self._insertions[columns, rows] = known
+        return known
 
     def _supersede(self, cursor: Any, append: Append, reference: Any) -> None:
         if append.supersedes:
@@ -235,20 +244,19 @@ def statements(connection: BaseDatabaseWrapper) -> Statements:
 
 def appending(connection: BaseDatabaseWrapper, key: str, batch: Batch) -> Append:
     """Return the batch in the values that this database takes."""
-    times = [column_time(connection, at) for at in batch.times]
+    times = {m.created_at for m in batch.messages if m.created_at is not None}
+    made: dict[datetime | None, Any] = {t: column_time(connection, t) for t in times}
     rows: list[Values] = [
-        (message.role, message.status, body, message.text, at)
-        for message, body, at in zip(batch.messages, batch.bodies, times, strict=True)
+        (message.role, message.status, body, message.text, made[message.created_at])
+        for message, body in zip(batch.messages, batch.bodies, strict=True)
     ]
     columns: tuple[str, ...] = COLUMNS
     if batch.key is not None:
         columns += KEY_COLUMNS
-        empty = (None, None, None)
-        rows = [
-            rows[0] + (batch.key, batch.digest, len(rows)),
-            *(row + empty for row in rows[1:]),
-        ]
-    return Append(key, rows, columns, max(times), batch.supersedes)
+        rows[0] += (batch.key, batch.digest, len(rows))
+        rows[1:] = [row + NO_KEY for row in rows[1:]]
+    supersedes = [p for message in batch.messages for p in message.supersedes]
+    return Append(key, rows, columns, made[min(times)], made[max(times)], supersedes)
 
 
 def column_time(connection: BaseDatabaseWrapper, at: datetime) -> Any:

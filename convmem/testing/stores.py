@@ -21,7 +21,7 @@ from convmem.testing.storecontract.basics import BasicsContract  # noqa: E402
 from convmem.testing.storecontract.keys import KeysContract  # noqa: E402
 from convmem.testing.storecontract.reads import ReadsContract  # noqa: E402
 
-__all__ = ["StoreContract"]
+__all__ = ["BasicsContract", "KeysContract", "ReadsContract", "StoreContract"]
 
 
 class StoreContract(BasicsContract, KeysContract, ReadsContract):
