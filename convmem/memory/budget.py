@@ -8,7 +8,7 @@ from convmem.memory.turns import is_reasoning_only
 from convmem.memory.view import DropReason
 from convmem.memory.windows import CHUNK, SuffixWindow, SystemPolicy, check_limit
 from convmem.messages import Message
-from convmem.tokens import Counter, count_messages, estimate
+from convmem.tokens import Counter, estimate
 
 
 class TokenWindow(SuffixWindow):
@@ -64,7 +64,12 @@ class TokenWindow(SuffixWindow):
         return cut, False
 
     def enough(self, messages: Sequence[Message]) -> bool:
-        return count_messages(messages, self.counter) > self.max_tokens
+        count, left = self.counter, self.max_tokens
+        for message in reversed(messages):
+            left -= count(message)
+            if left < 0:
+                return True
+        return False
 
 
 def _follows_reasoning(

@@ -23,12 +23,10 @@ from convmem.tokens import Counter, count_messages
 
 def live(messages: Sequence[Message]) -> list[Message]:
     """Return the messages that are neither superseded nor corrupt."""
-    gone = _replaced(messages)
-    return [
-        message
-        for index, message in enumerate(messages)
-        if _gone_for(message, gone) is None
-    ]
+    if _all_live(messages):
+        return list(messages)
+    replaced = _replaced(messages)
+    return [m for m in messages if _gone_for(m, replaced) is None]
 
 
 def draft(
@@ -70,10 +68,10 @@ class Draft:
 
     def drop_dead(self) -> None:
         """Leave out superseded and corrupt messages."""
+        if _all_live(self.messages):
+            return
         replaced = _replaced(self.messages)
         reasons = [_gone_for(message, replaced) for message in self.messages]
-        if not any(reasons):
-            return
         self.dropped.update(
             (index, reason) for index, reason in enumerate(reasons) if reason
         )
@@ -207,6 +205,14 @@ def _bounds(
     while last is not None and last in read:
         last -= 1
     return first, last
+
+
+def _all_live(messages: Sequence[Message]) -> bool:
+    """Return whether nothing is superseded or corrupt: the usual case, found fast."""
+    for message in messages:
+        if message.supersedes or message.status == "corrupt":
+            return False
+    return True
 
 
 def _replaced(messages: Sequence[Message]) -> set[int]:
