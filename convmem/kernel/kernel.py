@@ -263,7 +263,8 @@ class Kernel:
             if ephemeral:
                 yield from _tidied(history.forget(first.context))
             else:
-                yield from _tidied(history.settle(first, turn.fresh))
+                coming = next_round(first, turn, turn.fresh)
+                yield from _tidied(history.settle(coming))
             raise
         if ephemeral:
             yield from _tidied(history.forget(first.context))

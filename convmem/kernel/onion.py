@@ -34,8 +34,9 @@ class HistoryFilter(Protocol):
         self, request: KernelRequest, call_next: ChatCall
     ) -> Flow[Completion]: ...
 
-    def settle(self, request: KernelRequest, results: Sequence[Message]) -> Flow[None]:
-        """Answer, in storage, the tool calls that a broken run has left open."""
+    def settle(self, request: KernelRequest) -> Flow[None]:
+        """Leave a valid conversation behind a run that has failed; ``request`` is the
+        round that would have come, with the tool results that are known."""
         ...
 
     def forget(self, context: Context) -> Flow[None]:

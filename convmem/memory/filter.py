@@ -84,18 +84,20 @@ class MemoryFilter:
         yield from book.store_reply(completion)
         return completion
 
-    def settle(self, request: KernelRequest, results: Sequence[Message]) -> Flow[None]:
+    def settle(self, request: KernelRequest) -> Flow[None]:
         """Leave a valid conversation behind a run that has failed for good.
 
-        Calls without a result get those ``results`` that are there, and error results
-        for the rest. Else what came of the answer that broke off is stored.
+        ``request`` is the round that would have come next: stored calls without a
+        result get the results in it, and error results for the rest. Else what came of
+        the answer that broke off is stored.
         """
         ledger = _ledger(request)
         if ledger.open_calls:
-            left = [message for message in results if message.role == "tool"]
+            coming = ledger.open_round + 1
+            # Of another round they are old, and their ids may be the same.
+            left = list(request.messages) if request.round == coming else []
             batch = [_taken(call, left) for call in ledger.open_calls]
-            book = self._book(request.replace(round=ledger.open_round + 1))
-            yield from book.store_delta(batch)
+            yield from self._book(request.replace(round=coming)).store_delta(batch)
         elif ledger.broken is not None:
             broken_round, partial = ledger.broken
             book = self._book(request.replace(round=broken_round))
