@@ -32,6 +32,9 @@ def local_model(*, max_tokens: int = 48) -> Iterator[dict[str, Any]]:
     parameters.n_ctx = 4096
     parameters.n_parallel = 1
     parameters.n_predict = max_tokens
+    # Enough for so small a model; more would spin against whatever else is running.
+    parameters.cpuparams.n_threads = 1
+    parameters.cpuparams_batch.n_threads = 1
     parameters.sampling.temp = 0.0
     parameters.verbosity = 0
     server = llama.Server(parameters)  # stops when it is no longer referred to

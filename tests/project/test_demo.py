@@ -112,3 +112,10 @@ class TestPromises:
         store = stores["default"].for_owner(owner_of_login("admin"))
         assert all(store.get(name) for name in (KERNEL, AGENT, TOOLS))
         assert stores["default"].get(KERNEL) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_missing_local_model_is_named_with_the_remedy(monkeypatch):
+    monkeypatch.setattr("project.local_model.find_spec", lambda name: None)
+    with pytest.raises(CommandError, match="run 'make demo-local'"):
+        call_command("demo", "--local", stdout=io.StringIO())
