@@ -15,6 +15,8 @@ Flow: TypeAlias = Generator["Operation", Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Io:
+    """Call ``call``, or await ``acall``, with the same arguments."""
+
     call: Callable[..., Any]
     acall: Callable[..., Awaitable[Any]]
     args: tuple[Any, ...] = ()
@@ -23,6 +25,8 @@ class Io:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
+    """Open a model's stream and read it to its end."""
+
     open: Callable[[], SyncSource]
     aopen: Callable[[], Awaitable[AsyncSource]]
     quiet: bool = False
@@ -30,11 +34,15 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
+    """Hand one event to the caller."""
+
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
+    """Drive several flows; their results are a list in the same order."""
+
     flows: Sequence[Flow[Any]]
 
 

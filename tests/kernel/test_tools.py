@@ -13,11 +13,12 @@ import json
 import logging
 import threading
 import uuid
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict  # pydantic asks for it before 3.12
 
 from convmem.exceptions import InvalidTool, InvalidWindow, ToolError
 from convmem.kernel.context import Context
