@@ -1,12 +1,20 @@
-"""A window by tokens."""
+"""A window by tokens, and what a provider's settings mean as windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from convmem.exceptions import InvalidWindow
 from convmem.memory.turns import is_reasoning_only
 from convmem.memory.view import DropReason
-from convmem.memory.windows import CHUNK, SuffixWindow, SystemPolicy, check_limit
+from convmem.memory.windows import (
+    CHUNK,
+    MessageWindow,
+    SuffixWindow,
+    SystemPolicy,
+    Window,
+    check_limit,
+)
 from convmem.messages import Message
 from convmem.tokens import Counter, estimate
 
@@ -70,6 +78,26 @@ class TokenWindow(SuffixWindow):
             if left < 0:
                 return True
         return False
+
+
+def windows_of(window: object, max_tokens: int | None) -> tuple[Window, ...]:
+    """Return the windows that a provider's settings mean, in the order they apply.
+
+    ``window`` is a number of messages, a `Window` or None. Raises `InvalidWindow`.
+    """
+    chosen: list[Window] = []
+    if isinstance(window, Window):
+        chosen.append(window)
+    elif isinstance(window, int) and not isinstance(window, bool):
+        chosen.append(MessageWindow(window))
+    elif window is not None:
+        raise InvalidWindow(
+            f"window must be a number of messages, a Window or None, not {window!r}.",
+            value=repr(window),
+        )
+    if max_tokens is not None:
+        chosen.append(TokenWindow(max_tokens))
+    return tuple(chosen)
 
 
 def _follows_reasoning(

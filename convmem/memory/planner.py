@@ -134,12 +134,7 @@ class Draft:
         return View(
             messages=tuple(self.messages),
             dropped=tuple(
-                Dropped(
-                    message=source[index],
-                    index=index,
-                    reason=reason,
-                    position=source[index].position,
-                )
+                _dropped(source, index, reason)
                 for index, reason in sorted(self.dropped.items())
             ),
             unread=unread_of(source),
@@ -168,6 +163,28 @@ class Draft:
         )
 
 
+def compared(
+    messages: Sequence[Message], shown: Sequence[Message], open_from: int | None
+) -> View:
+    """Return the account of a view that somebody else made: ``shown`` beside the
+    ``messages`` it was made from. Nothing is known of reasons: all are ``policy``."""
+    start = open_turn(messages) if open_from is None else open_from
+    opened = {id(message) for message in messages[start:]}
+    others = [m for m in shown if m.role not in SYSTEM_ROLES]
+    return View(
+        messages=tuple(shown),
+        dropped=tuple(
+            _dropped(messages, index, "policy") for index in _missing(messages, shown)
+        ),
+        unread=unread_of(messages),
+        tokens=PartTokens(
+            instructions=count_messages(m for m in shown if m.role in SYSTEM_ROLES),
+            history=count_messages(m for m in others if id(m) not in opened),
+            open_turn=count_messages(m for m in others if id(m) in opened),
+        ),
+    )
+
+
 def unread_of(messages: Sequence[Message]) -> Unread | None:
     """Return the stretch of the conversation that a `History` did not read, or None
     when everything was read (or nothing is known: a plain list)."""
@@ -184,6 +201,30 @@ def unread_of(messages: Sequence[Message]) -> Unread | None:
         return None
     first, last = _bounds(messages, totals, read)
     return Unread(count=count, first_position=first, last_position=last)
+
+
+def _dropped(source: Sequence[Message], index: int, reason: DropReason) -> Dropped:
+    message = source[index]
+    return Dropped(
+        message=message, index=index, reason=reason, position=message.position
+    )
+
+
+def _missing(messages: Sequence[Message], shown: Sequence[Message]) -> list[int]:
+    """Return the indices of ``messages`` that are not shown: neither the same object,
+    nor one of the same position, nor (when not stored) an equal one."""
+    present = {id(message) for message in shown}
+    given = {id(message) for message in messages}
+    copies = [message for message in shown if id(message) not in given]
+    positions = {message.position for message in copies} - {None}
+    new = [message for message in copies if message.position is None]
+    return [
+        index
+        for index, message in enumerate(messages)
+        if id(message) not in present
+        and message.position not in positions
+        and message.replace(position=None) not in new
+    ]
 
 
 def _bounds(

@@ -10,18 +10,17 @@ from typing import Any, ClassVar, Self
 from asgiref.sync import sync_to_async
 
 from convmem.conf import settings
-from convmem.exceptions import InvalidWindow, OwnerMismatch, UnknownStore
+from convmem.exceptions import OwnerMismatch, UnknownStore
 from convmem.handlers import stores
 from convmem.kernel.flow import Flow, arun, io, run
-from convmem.memory.budget import TokenWindow
-from convmem.memory.planner import Draft, draft, live, unread_of
-from convmem.memory.turns import lacks_start, open_turn
-from convmem.memory.view import Dropped, History, PartTokens, View
-from convmem.memory.windows import CHUNK, MessageWindow, Window
+from convmem.memory.budget import TokenWindow, windows_of
+from convmem.memory.planner import Draft, compared, draft, live
+from convmem.memory.turns import lacks_start
+from convmem.memory.view import History, View
+from convmem.memory.windows import CHUNK, Window
 from convmem.messages import SYSTEM_ROLES, Message
 from convmem.owners import NOBODY, Owner, check_owner
 from convmem.stores.base import ChatMemory, Totals
-from convmem.tokens import count_messages
 from convmem.validation import check_batch, storable
 
 
@@ -122,20 +121,7 @@ class MemoryProvider(ABC):
         given and can only say ``policy`` as the reason.
         """
         shown = self.prepare(conversation_id, messages)
-        return View(
-            messages=tuple(shown),
-            dropped=tuple(
-                Dropped(
-                    message=messages[index],
-                    index=index,
-                    reason="policy",
-                    position=messages[index].position,
-                )
-                for index in _missing(messages, shown)
-            ),
-            unread=unread_of(messages),
-            tokens=_tokens(messages, shown, open_from),
-        )
+        return compared(messages, shown, open_from)
 
     # --- twins ---
 
@@ -203,7 +189,7 @@ class DefaultMemoryProvider(MemoryProvider):
                 f"not {type(store).__name__}."
             )
         self._store: ChatMemory | str = "default" if store is None else store
-        self.windows = _windows(window, max_tokens)
+        self.windows = windows_of(window, max_tokens)
         self.repair = repair
         self.keep_failed = keep_failed
         if isinstance(store, ChatMemory):
@@ -355,22 +341,6 @@ class DefaultMemoryProvider(MemoryProvider):
         )
 
 
-def _windows(window: object, max_tokens: int | None) -> tuple[Window, ...]:
-    chosen: list[Window] = []
-    if isinstance(window, Window):
-        chosen.append(window)
-    elif isinstance(window, int) and not isinstance(window, bool):
-        chosen.append(MessageWindow(window))
-    elif window is not None:
-        raise InvalidWindow(
-            f"window must be a number of messages, a Window or None, not {window!r}.",
-            value=repr(window),
-        )
-    if max_tokens is not None:
-        chosen.append(TokenWindow(max_tokens))
-    return tuple(chosen)
-
-
 def _is_system(message: Message) -> bool:
     return message.role in SYSTEM_ROLES
 
@@ -401,33 +371,3 @@ def _is_replay(batch: Sequence[Message], tail: Sequence[Message]) -> bool:
         ):
             return False
     return True
-
-
-def _missing(messages: Sequence[Message], shown: Sequence[Message]) -> list[int]:
-    """Return the indices of ``messages`` that are not shown: neither the same object,
-    nor one of the same position, nor (when not stored) an equal one."""
-    present = {id(message) for message in shown}
-    given = {id(message) for message in messages}
-    copies = [message for message in shown if id(message) not in given]
-    positions = {message.position for message in copies} - {None}
-    new = [message for message in copies if message.position is None]
-    return [
-        index
-        for index, message in enumerate(messages)
-        if id(message) not in present
-        and message.position not in positions
-        and message.replace(position=None) not in new
-    ]
-
-
-def _tokens(
-    messages: Sequence[Message], shown: Sequence[Message], open_from: int | None
-) -> PartTokens:
-    start = open_turn(messages) if open_from is None else open_from
-    opened = {id(message) for message in messages[start:]}
-    others = [m for m in shown if not _is_system(m)]
-    return PartTokens(
-        instructions=count_messages(m for m in shown if _is_system(m)),
-        history=count_messages(m for m in others if id(m) not in opened),
-        open_turn=count_messages(m for m in others if id(m) in opened),
-    )

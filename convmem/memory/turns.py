@@ -83,9 +83,9 @@ def open_turn(messages: Sequence[Message]) -> int:
     """Return where the open turn starts: ``len(messages)`` when there is none.
 
     It reaches from the last user message to the end, unless the list ends in an
-    assistant message without tool calls: then everything is answered. Trailing calls
-    without a result and results without a call are no part of any view, so the end is
-    looked for before them.
+    assistant message without tool calls: then everything is answered. The end is that
+    of the mended list: calls without any result and results without a call are no part
+    of a view, and late results stand right after their call.
     """
     start = last_user(messages)
     if start is None or _is_answered(messages, start):
@@ -127,18 +127,19 @@ def is_reasoning_only(message: Message) -> bool:
 
 
 def _is_answered(messages: Sequence[Message], start: int) -> bool:
-    """Return whether the turn from ``start`` to the end has its final answer."""
-    hidden: set[int] | None = None
+    """Return whether the turn from ``start`` to the end has its final answer.
+
+    Results stand for their call, wherever they are: a view shows them right after it.
+    """
+    results: dict[int, list[int]] | None = None
     for index in range(len(messages) - 1, start - 1, -1):
         message = messages[index]
-        if message.role in SYSTEM_ROLES:
+        if message.role == "tool" or message.role in SYSTEM_ROLES:
             continue
-        if message.role == "assistant" and not message.tool_calls:
-            return True
-        if hidden is None:
-            pairs = pair(messages, start, len(messages))
-            hidden = {caller for caller, found in pairs.results.items() if not found}
-            hidden.update(pairs.orphans)
-        if index not in hidden:
+        if not message.tool_calls:
+            return message.role == "assistant"
+        if results is None:
+            results = pair(messages, start, len(messages)).results
+        if results[index]:
             return False
     return False

@@ -59,6 +59,11 @@ class TestSafeWindow:
         messages = [*TALK, U("now"), C("x"), T("x"), C("y")]
         assert safe_window(messages, 1) == [messages[0], *messages[-4:]]
 
+    def test_a_result_that_came_late_does_not_open_an_answered_turn(self):
+        messages = [*TALK, U("now"), C("x"), A("done"), T("x")]
+        found = view(0, messages)
+        assert texts(found.messages) == ["s"] and not found.over_limit
+
     def test_leading_results_go_when_their_call_is_cut_off(self):
         messages = [U("1"), C("x", "y"), T("x"), T("y"), A("2"), U("3"), A("4")]
         assert texts(safe_window(messages, 4)) == ["2", "3", "4"]
