@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -39,6 +41,7 @@ from convmem.models import Run
 from convmem.owners import NOBODY, Owner
 from convmem.pipeline import arun_agent, run_agent, run_flow
 from convmem.stores import LocalStore
+from convmem.testing.model_server import ModelServer, Received, Reply
 from convmem.testing.service import BrokenReply, FakeService
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -404,52 +407,52 @@ def test_closing_a_streamed_run_keeps_the_row(serve: Any) -> None:
 
 
 CHILD = """
-import time
+import sys
 import django
 django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
 from convmem.agent import Agent, register_agent
+from convmem.clients import HttpChatService
 from convmem.owners import Owner
 from convmem.pipeline import run_agent
-from convmem.testing.service import FakeService
 
-def hang(request):
-    print("asked", flush=True)
-    time.sleep(60)
-
-register_agent("hanging", Agent(FakeService([hang])))
-run_agent("hanging", "Remember me", conversation_id="c",
-          owner=Owner(name="user", id="1"))
+model = HttpChatService("custom", "any", base_url=sys.argv[1])
+register_agent("bot", Agent(model))
+run_agent("bot", "Remember me", conversation_id="c", owner=Owner(name="user", id="1"))
 """
 
 
 @pytest.mark.process
 def test_a_killed_process_leaves_the_row_with_its_input(tmp_path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD],
-        cwd=ROOT,
-        env={
-            "DJANGO_SETTINGS_MODULE": "project.settings",
-            "CONVMEM_DEMO_DIR": str(tmp_path),
-            "PYTHONPATH": str(ROOT),
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline().strip() == "asked"
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout and child.stdout.close()
+    asked = threading.Event()
+
+    def think(received: Received) -> Reply:
+        asked.set()
+        return Reply(steps=[5.0, b"too late"])
+
+    with ModelServer() as server:
+        server.script(think)
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, server.url],
+            cwd=ROOT,
+            env={
+                "DJANGO_SETTINGS_MODULE": "project.settings",
+                "CONVMEM_DEMO_DIR": str(tmp_path),
+                "PYTHONPATH": str(ROOT),
+            },
+        )
+        try:
+            assert asked.wait(timeout=60)
+        finally:
+            child.kill()
+        assert child.wait() == -signal.SIGKILL
 
     with closing(sqlite3.connect(tmp_path / "demo.sqlite3")) as database:
         (row,) = database.execute(
             "SELECT status, agent_name, owner_id, conversation_id, input, finished_at "
             "FROM convmem_run"
         ).fetchall()
-    assert row[:4] == ("running", "hanging", "1", "c")
+    assert row[:4] == ("running", "bot", "1", "c")
     assert [m.text for m in messages_in(row[4])] == ["Remember me"]
     assert row[5] is None

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from convmem.agent import Agent, override_agent
 from convmem.models import Conversation, Run, StoredMessage
+from convmem.testing.service import FakeService
 from tests.api.conftest import API, messages, post, problem_of, user_says
 
+pytestmark = pytest.mark.usefixtures("_runs_in_the_tests_transaction")
 HERE = messages("talk")
 RUNS = f"{API}runs/"
 GOOD = {"role": "user", "content": "fine"}
+
+
+@pytest.fixture
+def _runs_in_the_tests_transaction(settings: Any) -> None:
+    settings.CONVMEM = {"ALLOW_RUN_IN_TRANSACTION": True}
 
 
 def nested(depth: int) -> bytes:
@@ -264,3 +273,37 @@ def test_no_json_makes_a_server_error(api: Any, body: Any, inside: bool) -> None
     assert response.status_code < 500
     if response.status_code != 201:
         problem_of(response, response.status_code, response.json()["code"])
+
+
+@given(body=JSON)
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_content_makes_a_server_error(api: Any, body: Any) -> None:
+    with override_agent("bot", Agent(FakeService(["Hello!"]), memory=None)):
+        response = post(api, RUNS, {"agent_name": "bot", "content": body})
+    assert response.status_code < 500
+    if response.status_code != 201:
+        problem_of(response, response.status_code, response.json()["code"])
+
+
+@given(path=st.text(max_size=40))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_address_makes_a_server_error(api: Any, path: str) -> None:
+    written = quote(path.encode(errors="surrogatepass"), safe="/~")
+    for address in (f"conversations/x{written}", f"runs/x{written.replace('/', '')}"):
+        response = api.get(f"{API}{address}/")
+        problem_of(response, response.status_code, response.json()["code"])
+        assert response.status_code < 500
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "x", "1e3", "", "9" * 30])
+def test_an_odd_page_size_is_no_error(api: Any, size: str) -> None:
+    response = api.get(f"{API}conversations/", {"page_size": size})
+    assert response.json()["results"] == []
