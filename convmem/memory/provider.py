@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from asgiref.sync import sync_to_async
+from django.core import checks
 
 from convmem.conf import settings
 from convmem.exceptions import OwnerMismatch, UnknownStore
@@ -75,6 +76,10 @@ class MemoryProvider(ABC):
         bound = copy.copy(self)
         bound.owner = wanted
         return bound
+
+    def check(self) -> list[checks.CheckMessage]:
+        """Return problems of this provider's set-up, for ``manage.py check``."""
+        return []
 
     # --- verbs ---
 
@@ -164,7 +169,9 @@ class DefaultMemoryProvider(MemoryProvider):
     alias ``default``; an alias is looked up at each use, so a provider can be built at
     import. ``window`` is the number of newest messages to show, a `Window`, or None
     for all of them; ``max_tokens`` adds a `TokenWindow` after it. Trimming is done on
-    reading only: the store keeps everything.
+    reading only: the store keeps everything. A store without idempotency keys gets a
+    comparison instead: a batch that came with a key and equals the stored tail is not
+    added again.
 
     `plan` leaves out superseded and corrupt messages, applies the window, then mends
     the result (`convmem.memory.repair`). ``repair=False`` leaves only the window.

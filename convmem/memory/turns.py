@@ -94,11 +94,18 @@ def open_turn(messages: Sequence[Message]) -> int:
 
 
 def lacks_start(messages: Sequence[Message]) -> bool:
-    """Return whether ``messages``, the newest of a conversation, begin inside its open
-    turn, so that older ones are needed to show it whole."""
-    return (
-        bool(messages) and last_user(messages) is None and not _is_answered(messages, 0)
-    )
+    """Return whether ``messages``, the newest of a conversation, may begin inside its
+    open turn, so that older ones are needed to show it whole.
+
+    The input of a turn may be several user messages: only another message before them
+    proves that its start was read.
+    """
+    start = last_user(messages)
+    if not messages or _is_answered(messages, start or 0):
+        return False
+    if start is None:
+        return True
+    return all(m.role in SYSTEM_ROLES or m.role == "user" for m in messages[:start])
 
 
 def turn_start(messages: Sequence[Message], index: int) -> int:

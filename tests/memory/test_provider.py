@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from convmem.exceptions import InvalidWindow, OwnerMismatch, UnknownStore
+from convmem.handlers import memories
 from convmem.memory import (
     DefaultMemoryProvider,
     History,
@@ -107,6 +108,15 @@ class TestReading:
         view = provider.plan("c", provider.history("c"))
         assert [m.text for m in view.messages[:2]] == ["rules", "now"]
         assert len(view.messages) == 202 and view.over_limit
+
+    def test_an_open_turn_of_several_questions_is_read_whole(self, store):
+        stored = store.add("c", [U("one"), U("two"), U("three")])
+        provider = DefaultMemoryProvider(store, 1)
+        history = provider.history("c")
+        open_from = history.index(stored[0])
+        view = provider.plan("c", history, open_from=open_from)
+        assert [m.text for m in view.messages] == ["rules", "one", "two", "three"]
+        assert sum(size for _, size in store.calls) < 80
 
     def test_many_system_messages_do_not_end_the_reading(self, store):
         store.add("c", [S(f"s{i}") for i in range(200)])
@@ -228,6 +238,26 @@ class TestSettingUp:
         }
         assert provider.history("alias-test") == []
         assert provider.store.namespace == "later"
+
+    def test_options_of_the_settings(self, settings):
+        options = {
+            "STORE": "local",
+            "WINDOW": 9,
+            "MAX_TOKENS": 500,
+            "KEEP_FAILED": True,
+            "REPAIR": False,
+        }
+        backend = "convmem.memory.DefaultMemoryProvider"
+        settings.CONVMEM = {
+            "STORES": {"local": {"BACKEND": "convmem.stores.LocalStore"}},
+            "MEMORIES": {"chat": {"BACKEND": backend, "OPTIONS": options}},
+        }
+        provider = memories["chat"]
+        assert isinstance(provider.store, LocalStore)
+        assert [type(w) for w in provider.windows] == [MessageWindow, TokenWindow]
+        assert provider.windows[0].n == 9 and provider.windows[1].max_tokens == 500
+        assert provider.keep_failed and not provider.repair
+        assert provider.check() == []
 
     def test_the_default_one(self):
         store = LocalStore(namespace="d")
