@@ -124,7 +124,7 @@ class HttpChatService:
         )
         dropped = self._dialect.dropped_parameters(request, self.profile)
         if dropped:
-            logger.info(
+            logger.debug(
                 "%s takes no %s: left out.", self.profile.name, ", ".join(dropped)
             )
         if stream:

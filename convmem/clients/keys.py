@@ -50,7 +50,10 @@ def scrub(error: ProviderError, source: KeySource | None) -> None:
     """Take the key out of an error that quotes what a server sent back."""
     if source is None:
         return
-    key = read_key(source)
+    try:
+        key = read_key(source)
+    except ConfigurationError:
+        return  # taken away meanwhile
     error.message = error.message.replace(key, "[key]")
     error.args = (error.message,)
     error.details = {

@@ -54,7 +54,8 @@ def _send(exchange: Exchange, auth: httpx.Auth | None) -> httpx.Response:
     )
     response = client.send(request, auth=auth, stream=True, follow_redirects=False)
     exchange.answered(response)
-    _time_reads(response.extensions["network_stream"])
+    if "network_stream" in response.extensions:
+        _time_reads(response.extensions["network_stream"])
     return response
 
 

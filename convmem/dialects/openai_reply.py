@@ -80,7 +80,9 @@ def _parsed(
         raise bad_response(profile, reason, headers, status)
     if not body.strip():
         reason = f"HTTP {status} with an empty body"
-        raise bad_response(profile, reason, headers, status)
+        error = bad_response(profile, reason, headers, status)
+        error.retryable = status == 202  # accepted, and not ready yet
+        raise error
     try:
         reply = loads(body)
     except ValueError:
