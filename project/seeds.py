@@ -93,7 +93,8 @@ def _seed_one(conversation: Mapping[str, Any], now: datetime) -> bool:
     if store.totals(conversation["id"]).count:
         return False
     messages = conversation["messages"]
-    end = now - timedelta(days=conversation["days_ago"], minutes=5)
+    days = conversation["days_ago"]
+    end = now - timedelta(days=days, minutes=5 + 17 * days)
     start = end - _PAUSE * len(messages)
     dated = [
         {**message, "created_at": start + _PAUSE * index}

@@ -44,7 +44,11 @@ class TestStartPage:
 
     def test_links_lead_somewhere(self, admin_client):
         page = admin_client.get("/").content.decode()
-        for address in ("/admin/convmem/conversation/", "/api/v1/conversations/"):
+        for address in (
+            "/admin/convmem/conversation/",
+            "/admin/convmem/run/",
+            "/api/v1/conversations/",
+        ):
             assert f'href="{address}"' in page
             assert admin_client.get(address).status_code == 200
 

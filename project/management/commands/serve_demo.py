@@ -15,6 +15,7 @@ from project.services import label, running_model
 
 LOGIN = PASSWORD = "admin"  # noqa: S105 - printed, and only in the demo
 HOST = "127.0.0.1"
+API = "/api/v1/conversations/"
 
 
 class Command(BaseCommand):
@@ -64,9 +65,6 @@ class Command(BaseCommand):
             f"Ctrl-C stops it."
         )
         self.stdout.flush()
-
-
-API = "/api/v1/"
 
 
 def make_login() -> str:
