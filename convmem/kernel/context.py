@@ -23,7 +23,7 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-class Context(Value, frozen=True):
+class Context(Value, frozen=True, gc=True):
     """Whose call it is and where it belongs.
 
     A context may serve many runs: each gets a new ``run_id``. Whoever attempts the same
@@ -105,7 +105,7 @@ class ToolRequest(Value, frozen=True, gc=True):
         return msgspec.structs.replace(self, **changes)
 
 
-class Result(Value, frozen=True):
+class Result(Value, frozen=True, gc=True):
     """How a run ended: the last ``reply``, the ``context`` that was given, and all
     ``messages`` of the turn, the caller's included. ``usage`` adds up the ``rounds``
     (calls of the model); a figure that any of them left out is None."""

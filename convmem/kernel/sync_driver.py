@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def run(flow: Flow[T]) -> T:
     """Drive ``flow`` to its end, dropping its events; return its value."""
-    return _drain(_events(flow))
+    return _drain(_events(flow, Step()))
 
 
 def iterate(flow: Flow[T]) -> Iteration[T]:
@@ -34,18 +34,13 @@ class Iteration(Generic[T]):
     def __init__(self, flow: Flow[T]) -> None:
         self._flow = flow
         self._end = Step()
-        self._events = _events(flow)
+        self._events = _events(flow, self._end)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
-        try:
-            return next(self._events)
-        except StopIteration as stop:
-            if not self._end.done:
-                self._end.set(stop.value)
-            raise StopIteration from None
+        return next(self._events)
 
     @property
     def result(self) -> T:
@@ -57,9 +52,8 @@ class Iteration(Generic[T]):
 
     def close(self) -> None:
         """Interrupt the flow if it is still going."""
-        if not self._end.done:
-            self._events.close()
-            self._flow.close()
+        self._events.close()
+        self._flow.close()
 
     def __enter__(self) -> Self:
         return self
@@ -68,13 +62,14 @@ class Iteration(Generic[T]):
         self.close()
 
 
-def _events(flow: Flow[T]) -> Generator[Event, None, T]:
-    """Drive ``flow``, yielding its events; return its value."""
+def _events(flow: Flow[T], end: Step) -> Generator[Event, None, T]:
+    """Drive ``flow``, yielding its events; return its value and leave it in ``end``."""
     resume: Callable[[], Operation] = flow.__next__
     while True:
         try:
             operation = resume()
         except StopIteration as stop:
+            end.set(stop.value)
             result: T = stop.value
             return result
         finally:
@@ -119,7 +114,7 @@ def _in_order(flows: Sequence[Flow[T]]) -> Generator[Event, None, list[T]]:
     results: list[T] = []
     try:
         for flow in flows:
-            results.append((yield from _events(flow)))
+            results.append((yield from _events(flow, Step())))
     finally:
         for flow in flows[len(results) :]:
             flow.close()

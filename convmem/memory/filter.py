@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import ClassVar
+from itertools import count, takewhile
+from typing import Any, ClassVar
 
 from convmem.chat import Completion
 from convmem.exceptions import IdempotencyConflict, Interrupted, UnknownMemory
@@ -153,14 +153,17 @@ class _Book:
         return str(self.context.conversation_id)
 
     def store_delta(self, messages: Sequence[Message]) -> Flow[None]:
-        key = self._key("in")
-        try:
-            stored = yield from self._append(messages, key)
-        except Interrupted:
-            if self.provider.supports_idempotency:
-                self._note_delta((yield from self._append(messages, key)))
-            raise
-        self._note_delta(stored)
+        """Store what comes in. Results of tools that an earlier attempt of the run left
+        behind are superseded; another user message is an `IdempotencyConflict`."""
+
+        def put() -> Flow[None]:
+            if self.round == 0:
+                stored = yield from self._append(list(messages), self._key("in"))
+            else:
+                stored = yield from self._put(list(messages), "in")
+            self._note_delta(stored)
+
+        yield from self._surely(put)
 
     def view(self) -> Flow[tuple[Message, ...]]:
         """Return what the model sees. What was stored after the delta, by an earlier
@@ -186,9 +189,12 @@ class _Book:
     def store_reply(self, completion: Completion) -> Flow[None]:
         reply = reply_of(completion)
         try:
-            yield from self._surely(reply)
+            yield from self._surely(lambda: self._put([reply], "out"))
         except Interrupted:
-            self._note_reply(reply)
+            self._note_reply(reply)  # it is stored, or being so
+            raise
+        except Exception:
+            self.note_broken(completion)
             raise
         self._note_reply(reply)
 
@@ -204,33 +210,45 @@ class _Book:
             if self.round > 0:
                 return  # the results of the tools are the end of this turn
             message = message.replace(content=NO_ANSWER)
-        yield from self._surely(message)
+        yield from self._surely(lambda: self._put([message], "out"))
 
-    def _surely(self, reply: Message) -> Flow[None]:
-        if self.provider.supports_idempotency:
-            return surely(lambda: self._put(reply))
-        return self._put(reply)
+    def _surely(self, make: Callable[[], Flow[Any]]) -> Flow[Any]:
+        return surely(make) if self.provider.supports_idempotency else make()
 
-    def _put(self, reply: Message) -> Flow[None]:
-        """Store the round's reply; a different one stored before is superseded."""
+    def _put(self, batch: list[Message], what: str) -> Flow[list[Message]]:
+        """Store the round's ``batch``; what an earlier attempt stored in its place is
+        superseded, unless it is the same."""
         gone: tuple[int, ...] = ()
         for attempt in count():
-            batch = [reply.replace(supersedes=gone)]
+            heir = [batch[0].replace(supersedes=gone), *batch[1:]]
             try:
-                stored = yield from self._append(batch, self._key(f"out.{attempt}"))
-                position = stored[-1].position
+                stored = yield from self._append(heir, self._key(f"{what}.{attempt}"))
             except IdempotencyConflict as conflict:
-                position = conflict.details.get("position")
+                first = conflict.details.get("position")
+                gone += yield from self._batch_at(first, batch[0])
             else:
-                if position not in self.ledger.replaced:
+                positions = tuple(m.position for m in stored if m.position is not None)
+                if self.ledger.replaced.isdisjoint(positions):
                     self.ledger.replaced.update(gone)
-                    return
-            if position is not None:
-                gone = (*gone, position)
+                    return stored
+                gone += positions
+        raise AssertionError("unreachable")
 
-    def _append(self, messages: Sequence[Message], key: str) -> Flow[list[Message]]:
+    def _batch_at(self, first: int | None, like: Message) -> Flow[tuple[int, ...]]:
+        """Return the positions of the batch stored at ``first``: one reply, or the tool
+        results that stand together."""
+        if first is None:
+            return ()
+        if like.role != "tool":
+            return (first,)
+        provider = self.provider
+        history = yield from io(provider.history, provider.ahistory, self.name)
+        later = (m for m in history if (m.position or 0) >= first)
+        results = takewhile(lambda m: m.role == "tool", later)
+        return tuple(m.position for m in results if m.position is not None)
+
+    def _append(self, batch: list[Message], key: str) -> Flow[list[Message]]:
         """Append under ``key``, also where the provider knows no keys."""
-        batch = list(messages)
         if key in self.ledger.batches:
             given, stored = self.ledger.batches[key]
             if given == batch:

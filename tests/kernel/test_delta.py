@@ -597,6 +597,45 @@ def test_a_store_that_is_down_stores_nothing_and_says_so(caller):
     assert service.requests == []
 
 
+class FailsOn(LocalStore):
+    """Fails to write messages of one role, as often as told."""
+
+    def __init__(self, role, failures=1):
+        super().__init__(namespace=uuid.uuid4().hex)
+        self.role, self.failures = role, failures
+
+    def add(self, conversation_id, messages, *, key=None):
+        if messages[0].role == self.role and self.failures:
+            self.failures -= 1
+            raise StoreBusy("locked")
+        return super().add(conversation_id, messages, key=key)
+
+
+@both
+def test_a_reply_that_could_not_be_stored_leaves_no_result_behind(caller):
+    store = FailsOn("assistant")
+    service = FakeService([calls(("add", {"a": 1, "b": 2}), text="Let me add.")])
+    kernel = Kernel(service, [memory_filter(store)], [add])
+    with pytest.raises(StoreBusy):
+        caller.call(kernel, "1+2?", context=HERE)
+    kept = store.get("c")
+    assert [(m.text, m.status) for m in kept] == [
+        ("1+2?", "complete"),
+        ("Let me add.", "incomplete"),
+    ]
+    assert violations(kept) == []
+
+
+@both
+def test_results_that_could_not_be_stored_are_stored_when_the_run_has_failed(caller):
+    store = FailsOn("tool")
+    service = FakeService([calls(("add", {"a": 1, "b": 2}))])
+    kernel = Kernel(service, [memory_filter(store)], [add])
+    with pytest.raises(StoreBusy):
+        caller.call(kernel, "1+2?", context=HERE)
+    assert texts(store.get("c")) == ["1+2?", "", "3"]
+
+
 @both
 def test_an_error_of_the_model_is_not_hidden_by_one_of_the_store(caller, caplog):
     class Fails(LocalStore):

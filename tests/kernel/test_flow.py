@@ -213,6 +213,16 @@ def test_a_result_asked_for_too_early_is_an_error():
     with pytest.raises(RuntimeError, match="iterate to the end"):
         _ = iteration.result
     iteration.close()
+    assert list(iteration) == []
+    with pytest.raises(RuntimeError, match="iterate to the end"):
+        _ = iteration.result
+
+
+def test_a_flow_that_failed_has_no_result():
+    iteration = iterate(failing(OSError("down")))
+    with pytest.raises(OSError, match="down"):
+        next(iteration)
+    assert list(iteration) == []
     with pytest.raises(RuntimeError, match="iterate to the end"):
         _ = iteration.result
 

@@ -186,6 +186,40 @@ async def test_cancelling_inside_a_tool_keeps_the_other_results():
     ]
 
 
+@pytest.mark.parametrize("reply", ["same", "other"])
+def test_a_run_cut_inside_a_tool_and_attempted_again_shows_the_real_result(reply):
+    """The error results that the cut left behind are superseded."""
+    store = LocalStore(namespace=uuid.uuid4().hex)
+    context = Context(conversation_id="c", run_id="job")
+    stopping = [True, True]
+
+    def work(n: int):
+        if stopping:
+            stopping.pop()
+            raise KeyboardInterrupt
+        return f"result {n}"
+
+    first = calls(("work", {"n": 1}), ("work", {"n": 2}))
+    other = calls(("work", {"n": 3}))
+    for _ in range(2):
+        kernel = Kernel(FakeService([first]), [memory_filter(store)], [work])
+        with pytest.raises(KeyboardInterrupt):
+            kernel.invoke("go", context=context)
+    service = FakeService([first if reply == "same" else other, "done"])
+    result = Kernel(service, [memory_filter(store)], [work]).invoke(
+        "go", context=context
+    )
+    assert result.text == "done"
+    numbers = [1, 2] if reply == "same" else [3]
+    results = [f"result {n}" for n in numbers]
+    assert texts(service.requests[1].messages) == ["go", "", *results]
+    service = FakeService(["fine"])
+    Kernel(service, [memory_filter(store)]).invoke(
+        "and?", context=Context(conversation_id="c")
+    )
+    assert texts(service.requests[0].messages) == ["go", "", *results, "done", "and?"]
+
+
 def test_ctrl_c_inside_the_only_tool_answers_its_call():
     store = LocalStore(namespace=uuid.uuid4().hex)
 
