@@ -174,7 +174,7 @@ def test_calls_stand_with_their_results(make, staff) -> None:
         ),
     )
     assert re.findall(r'<article id="m(\d+)"', page) == ["1", "2", "5"]
-    first, second = article(page, 2).split('<section class="convmem-call"')[1:]
+    first, second = article(page, 2).split('<div class="convmem-call"')[1:]
     assert "{\n  &quot;city&quot;: &quot;Oslo&quot;,\n  &quot;n&quot;: 1.50\n}" in first
     assert 'id="m4"' in first
     assert "no such city" in first
