@@ -56,9 +56,6 @@ class ExactText(serializers.Field[str, Any, str, Any]):
             self.fail("invalid")
         return data
 
-    def to_representation(self, value: str) -> str:
-        return value
-
 
 class ConversationId(ExactText):
     """An exact conversation id of 1 to 255 characters."""

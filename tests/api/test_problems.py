@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions, permissions, throttling
 from rest_framework.settings import api_settings
 from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
 from convmem.api.base import ConvmemView
 from convmem.api.conversations import ConversationList
+from convmem.api.parsers import StrictJSONParser
 from convmem.exceptions import ProviderUnreachable, StoreBusy
 from convmem.models import StoredMessage
 from convmem.owners import Owner
@@ -238,6 +241,29 @@ def test_nested_errors_are_named_by_their_path(alice: Any) -> None:
         {"field": None, "detail": "whole", "code": "invalid"},
     ]
     assert body["detail"] == "a.b: wrong; whole"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (Http404("row 7"), 404, "not_found"),
+        (PermissionDenied("x7"), 403, "permission_denied"),
+    ],
+)
+def test_errors_of_the_framework_tell_no_more_than_their_kind(
+    alice: Any, error: Exception, status: int, code: str
+) -> None:
+    body = problem_of(failing(error, alice), status, code)
+    assert "7" not in body["detail"]
+
+
+def test_a_body_that_ends_too_soon_is_the_callers_fault() -> None:
+    class Cut:
+        def read(self, *args: Any) -> bytes:
+            raise UnreadablePostError("the client left")
+
+    with pytest.raises(exceptions.ParseError, match="ended too soon"):
+        StrictJSONParser().parse(Cut())
 
 
 def test_a_bug_stays_a_bug(alice: Any) -> None:
