@@ -85,11 +85,6 @@ class Assembly:
         if delta.arguments:
             pieces.arguments.append(delta.arguments)
 
-    @property
-    def is_empty(self) -> bool:
-        """True while nothing of the answer has come."""
-        return not (self.texts or self.reasoning or self.refusals or self.calls)
-
     def completion(
         self, finish_reason: FinishReason = "interrupted", *, whole: bool = False
     ) -> Completion:

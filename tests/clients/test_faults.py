@@ -8,7 +8,7 @@ import time
 import pytest
 
 from convmem.chat import ChatRequest, TextDelta
-from convmem.clients import HttpChatService, Timeouts
+from convmem.clients import HttpChatService, Timeouts, exchange
 from convmem.exceptions import (
     ConfigurationError,
     ProviderAuthError,
@@ -191,6 +191,25 @@ async def test_what_fails_before_the_first_delta_fails_the_opening(
             await service_at(server).astream(HELLO)
 
 
+@WORLDS
+async def test_a_body_that_is_not_compressed_as_it_says(
+    server: ModelServer, world: str
+) -> None:
+    server.script(Reply(body=b"not gzip", headers={"content-encoding": "gzip"}))
+    with pytest.raises(ProviderBadResponse, match="broken body"):
+        await outcome(service_at(server), world, streamed=False)
+
+
+@WORLDS
+async def test_an_answer_over_the_largest_size(
+    server: ModelServer, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "MAX_BODY_BYTES", 1000)
+    server.script(chat_reply("x" * 2000))
+    with pytest.raises(ProviderBadResponse, match="over 1000 bytes"):
+        await outcome(service_at(server), world, streamed=False)
+
+
 # --- deadlines ---
 
 
@@ -320,6 +339,12 @@ async def check_deadline(
     assert heard.error.details["phase"] == phase
     assert heard.error.retryable
     return heard.error
+
+
+def test_timeouts_may_be_given_as_they_are() -> None:
+    given = Timeouts(connect=1, idle=None)
+    service = HttpChatService("openai", "m", timeout=given)
+    assert service.timeouts is given
 
 
 @pytest.mark.parametrize(

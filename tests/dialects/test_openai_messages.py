@@ -95,6 +95,23 @@ def test_parts_there_and_back(wire: Any, part: Any) -> None:
     assert decode(encode(message)) == message
 
 
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"type": "refusal", "refusal": None},
+        {"type": "image_url", "image_url": {"detail": "low"}},
+        {"type": "input_audio", "input_audio": "x"},
+        {"type": "audio_url", "audio_url": {"url": 1}},
+        {"type": "video_url"},
+        {"type": "file", "file": {"filename": "a"}},
+    ],
+)
+def test_a_known_type_of_another_shape_is_kept_as_it_is(wire: Any) -> None:
+    message = decode_message({"role": "user", "content": [wire]})
+    assert message.content == (OpaquePart(data=wire),)
+    assert encode_message(message)["content"] == [wire]
+
+
 def test_loose_part_shapes_are_normalised() -> None:
     message = decode_message(
         {"role": "user", "content": ["a", {"type": "image_url", "image_url": "u"}]}

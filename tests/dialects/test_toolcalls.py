@@ -132,6 +132,11 @@ def test_parallel_calls_without_ids_all_at_index_zero() -> None:
     assert [call[1:] for call in found] == [("f", '{"a":1}'), ("f", '{"a":2}')]
 
 
+def test_a_name_repeated_while_the_arguments_grow() -> None:
+    found = calls_of(piece(0, "", "f", '{"a"'), piece(0, "", "f", ":1}"))
+    assert [call[1:] for call in found] == [("f", '{"a":1}')]
+
+
 def test_a_late_id_keeps_the_made_one() -> None:
     found = calls_of(piece(0, None, "f", "{"), piece(0, "late", None, "}"))
     assert len(found) == 1
