@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import uuid
 
 import pytest
@@ -259,6 +260,36 @@ async def test_cancelling_while_the_store_writes_stores_once():
         await task
     assert texts(store.get("c")) == ["go", "answer"]
     assert store.get("c")[1].status == "complete"
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+async def test_cancelling_while_a_thread_writes_stores_once(role):
+    """The thread cannot be stopped: what it writes must not be written again."""
+    writing, go_on = threading.Event(), threading.Event()
+
+    class Slow(LocalStore):
+        def add(self, conversation_id, messages, *, key=None):
+            if messages[0].role == role and not go_on.is_set():
+                writing.set()
+                go_on.wait(5)
+            return super().add(conversation_id, messages, key=key)
+
+    store = Slow(namespace=uuid.uuid4().hex)
+    service = FakeService([calls(("add", {"a": 1, "b": 2})), "three"])
+    kernel = Kernel(service, [memory_filter(store)], [add])
+    task = asyncio.create_task(
+        kernel.ainvoke("go", context=Context(conversation_id="c"))
+    )
+    await asyncio.to_thread(writing.wait, 5)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    kept = store.get("c")
+    assert violations(kept) == []
+    assert roles(kept).count("user") == 1
+    assert roles(kept).count("tool") == (0 if role == "user" else 1)
 
 
 def test_a_conversation_goes_on_after_many_cuts():

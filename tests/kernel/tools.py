@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+
+from asgiref.sync import async_to_sync
 
 from convmem.messages import Message, ToolCall
 
@@ -52,14 +53,15 @@ class SyncCaller:
 
 
 class AsyncCaller:
-    """The same in an event loop."""
+    """The same in an event loop. Its database work comes back to this thread, so that
+    the test's own connection is used."""
 
     name = "async"
 
     @staticmethod
     def call(conductor, *args, **kwargs):
         method = getattr(conductor, "ainvoke", None) or conductor.arun
-        return asyncio.run(method(*args, **kwargs))
+        return async_to_sync(method)(*args, **kwargs)
 
     @staticmethod
     def stream(conductor, *args, leave_after=None, **kwargs):
@@ -72,7 +74,7 @@ class AsyncCaller:
                         return events, None
                 return events, iteration.result
 
-        return asyncio.run(main())
+        return async_to_sync(main)()
 
 
 CALLERS = [SyncCaller, AsyncCaller]
