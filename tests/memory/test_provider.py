@@ -13,9 +13,10 @@ from convmem.memory import (
     MessageWindow,
     TokenWindow,
     TurnWindow,
+    Unread,
 )
 from convmem.owners import Owner
-from convmem.stores import LocalStore
+from convmem.stores import LocalStore, Totals
 
 from .histories import A, C, S, T, U, numbered
 
@@ -170,6 +171,18 @@ class TestUnread:
     def test_nothing_is_unread_when_everything_was(self, store):
         provider = DefaultMemoryProvider(store)
         assert provider.plan("c", provider.history("c")).unread is None
+
+    def test_system_messages_that_were_read_are_no_part_of_it(self):
+        system = [S("a", position=1), S("b", position=4)]
+        totals = Totals(count=4, first_position=1, last_position=4)
+        provider = DefaultMemoryProvider(LocalStore(namespace="u"))
+        unread = provider.plan("c", History(system, totals=totals)).unread
+        assert unread == Unread(count=2, first_position=2, last_position=3)
+
+    def test_an_empty_conversation_has_nothing_unread(self):
+        history = History(totals=Totals())
+        provider = DefaultMemoryProvider(LocalStore(namespace="u"))
+        assert provider.plan("c", history + [U("hi")]).unread is None
 
     def test_a_plain_list_tells_nothing(self):
         provider = DefaultMemoryProvider(LocalStore(namespace="u"), 1)
