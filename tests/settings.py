@@ -75,11 +75,10 @@ def _mysql() -> dict[str, object]:
     }
 
 
-DATABASES = {
-    "default": {"sqlite": _sqlite, "postgresql": _postgresql, "mysql": _mysql}[
-        DATABASE
-    ]()
-}
+KINDS = {"sqlite": _sqlite, "postgresql": _postgresql, "mysql": _mysql}
+DATABASES = {"default": KINDS[DATABASE]()}
+if "CONVMEM_TEST_NAME" in os.environ:  # a process that a test has started
+    DATABASES["default"]["NAME"] = os.environ["CONVMEM_TEST_NAME"]
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "redis": {
