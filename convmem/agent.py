@@ -189,18 +189,22 @@ class Agent:
             streaming=streaming,
         )
         memory = self.memory_for(context.owner)
-        steps = self._forgetful(turn, first)
-        if memory is not None:
-            steps = self._remembering(turn, first, memory)
-        return self._result(steps, turn, context, first)
+        return self._steps(turn, context, first, memory)
 
     # --- how ---
 
-    def _result(
-        self, steps: Flow[None], turn: Turn, context: Context, first: KernelRequest
+    def _steps(
+        self,
+        turn: Turn,
+        given: Context,
+        first: KernelRequest,
+        memory: MemoryProvider | None,
     ) -> Flow[Result]:
-        yield from steps
-        return turn.result(context, first.context.run_id)
+        if memory is None:
+            yield from self._forgetful(turn, first)
+        else:
+            yield from self._remembering(turn, first, memory)
+        return turn.result(given, first.context.run_id)
 
     def _forgetful(self, turn: Turn, first: KernelRequest) -> Flow[None]:
         def ask(turn: Turn) -> Flow[Completion]:

@@ -71,7 +71,7 @@ class TurnKeeper:
         reply = broken_reply(partial)
         if reply.status == "incomplete":
             messages.append(reply)
-        answered = any(message.role == "assistant" for message in messages)
+        answered = turn.completions or reply.status == "incomplete"
         status: Status = "incomplete" if answered else "failed"
         marked = [m.replace(status=status) if m.role == "user" else m for m in messages]
         try:
