@@ -41,7 +41,13 @@ ROLES = {
     "observation": "tool",
 }
 TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
-CALL_TYPES = {"tool_call", "tool_use", "server_tool_use", "mcp_tool_use", "functionCall"}
+CALL_TYPES = {
+    "tool_call",
+    "tool_use",
+    "server_tool_use",
+    "mcp_tool_use",
+    "functionCall",
+}
 RESULT_TYPES = {"tool_result", "mcp_tool_result"}
 
 
