@@ -289,15 +289,17 @@ class AsyncAnswer(Answer):
         """Give the connection back if the answer has ended, else close it."""
         if self._shard is None:
             return
-        shard, self._shard = self._shard, None
+        self._give_back()
         try:
             if self._completion is not None:
                 await self._drain()
         finally:
-            try:
-                await self._response.aclose()
-            finally:
-                shard.give_back()
+            await self._response.aclose()
+
+    def _give_back(self) -> None:
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            shard.give_back()
 
     async def _drain(self) -> None:
         self.exchange.draining = True
@@ -305,6 +307,11 @@ class AsyncAnswer(Answer):
             async with asyncio.timeout(DRAIN_SECONDS):
                 async for _ in self._body:
                     pass
+
+    def __del__(self) -> None:
+        # Dropped unread: the loop closes the body; its place must not stay taken.
+        if getattr(self, "_shard", None) is not None:
+            self._give_back()
 
     async def __aenter__(self) -> AsyncAnswer:
         return self

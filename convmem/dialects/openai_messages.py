@@ -97,6 +97,8 @@ def _content(
     if isinstance(wire.get("refusal"), str) and wire["refusal"]:
         after = [RefusalPart(text=wire["refusal"])]
     content = wire.get("content")
+    if content == []:
+        content = None
     if isinstance(content, str) or content is None:
         if before or after:
             text = [TextPart(text=content)] if content else []

@@ -180,6 +180,17 @@ async def test_a_flow_to_its_end(server: ModelServer, world: str) -> None:
     assert seen == []
 
 
+async def test_an_answer_that_is_dropped_unread(server: ModelServer) -> None:
+    server.script(Reply(steps=ENDLESS))
+    answer = await service_at(server).astream(HELLO)
+    await anext(answer)
+    assert await in_flight() == 1
+    del answer
+    gc.collect()
+    assert await in_flight() == 0
+    assert await asyncio.to_thread(server.gone.wait, 5)
+
+
 async def test_nothing_is_left_open(server: ModelServer) -> None:
     """Dropped sources leave no warning and no lent connection behind."""
     server.default = stream_reply("abc")

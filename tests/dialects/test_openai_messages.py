@@ -222,6 +222,12 @@ def test_null_and_empty_fields_go() -> None:
     assert message == Message.user("a")
 
 
+def test_an_empty_list_as_content_is_none() -> None:
+    assert decode_message({"role": "user", "content": []}) == Message.user("")
+    calling = {"role": "assistant", "content": [], "tool_calls": [CALL]}
+    assert decode_message(calling).content is None
+
+
 def test_calls_without_id_get_a_stable_one() -> None:
     wire = {
         "role": "assistant",

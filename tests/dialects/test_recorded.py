@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -237,3 +238,36 @@ def test_recorded_reply_message_there_and_back(recording: Recording) -> None:
     for key in ("content", "tool_calls", "reasoning", "reasoning_content"):
         if wire.get(key) and key != "tool_calls":
             assert encode_message(once)[key] == wire[key]
+
+
+def wire_messages(value: Any) -> Iterator[dict[str, Any]]:
+    """Every message in a tree of JSON."""
+    if isinstance(value, dict):
+        if isinstance(value.get("messages"), list):
+            yield from value["messages"]
+        for inner in value.values():
+            yield from wire_messages(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from wire_messages(inner)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("recorded_openai_chat.json", 51), ("taubench_airline_gpt4o.jsonl", 456)],
+)
+def test_recorded_conversation_there_and_back(name: str, count: int) -> None:
+    text = (SHARED / "conversations" / name).read_text()
+    lines = [text] if name.endswith(".json") else text.splitlines()
+    wires = [wire for line in lines for wire in wire_messages(json.loads(line))]
+    assert len(wires) == count
+    for index, wire in enumerate(wires):
+        message = decode_message(wire, index=index)
+        again = encode_message(message)
+        assert decode_message(again) == message
+        assert again["role"] == wire["role"]
+        assert (again["content"] or "") == (wire.get("content") or "")
+        given = wire.get("tool_calls") or []
+        assert [c["function"] for c in again.get("tool_calls", [])] == [
+            c["function"] for c in given
+        ]
