@@ -184,10 +184,11 @@ class Demo:
     def _twice_by_kernel(self) -> str:
         self.stage.title("A kernel with a memory filter", "it is sent one new message")
         kernel = Kernel("default", filters=[memory_filter(self.store)])
+        context = Context(conversation_id=KERNEL)
         sent = []
         for said in (TOLD, ASKED):
             self.stage.said("user", said)
-            result = kernel.invoke(said, context=Context(conversation_id=KERNEL))
+            result = kernel.invoke(said, context=context)
             self.stage.said("assistant", result.text)
             sent.append(_input_tokens(result.reply))
         self._sent_more(sent)
