@@ -97,39 +97,36 @@ class TestStatements:
         assert len(queries(lambda: next(store.chunks("t", 64)))) == 1
         assert len(queries(lambda: list(store.chunks("t", 64)))) == 4
 
-    @pytest.mark.parametrize(
-        "statement", ["newest", "newest_before", "window", "system"]
-    )
-    def test_a_read_scans_no_history(
-        self, store: DatabaseStore, statement: str
-    ) -> None:
-        """The plan finds rows by index and sorts nothing."""
+    @pytest.mark.django_db(transaction=True)  # MariaDB commits before it analyses
+    def test_a_read_scans_no_history(self, store: DatabaseStore) -> None:
+        """Plans find rows by index and sort nothing."""
         for number in range(20):
             store.add(f"t{number}", [Message.system("s"), *TURN * 100])
         key = store._key("t3")
-        values = {
+        for statement, values in {
             "newest": (key, 20),
             "newest_before": (key, 90, 20),
             "window": (key, key, key, 20),
             "system": (key,),
-        }[statement]
-        word = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-        with connection.cursor() as cursor:
-            if connection.vendor == "mysql":
-                cursor.execute("ANALYZE TABLE convmem_storedmessage")
-                cursor.fetchall()
-            sql = getattr(statements(connection), statement)
-            cursor.execute(f"{word} {sql}", values)
-            plan = "\n".join(str(row) for row in cursor.fetchall())
-        for bad in (
-            "SCAN convmem",
-            "TEMP B-TREE",
-            "Seq Scan on convmem_storedm",
-            "Sort",
-        ):
-            assert bad not in plan, plan
-        if statement in {"window", "system"}:
-            assert "convmem_message_system" in plan, plan
+        }.items():
+            plan = explain(getattr(statements(connection), statement), values)
+            for bad in ("SCAN convmem", "B-TREE", "Seq Scan on convmem_stored", "Sort"):
+                assert bad not in plan, plan
+            if statement in {"window", "system"}:
+                assert "convmem_message_system" in plan, plan
+
+
+def explain(sql: str, values: tuple[Any, ...]) -> str:
+    """Return the plan that the database makes when it knows its tables."""
+    tables = "convmem_storedmessage, convmem_conversation"
+    analyze = {"mysql": f"ANALYZE TABLE {tables}", "sqlite": "ANALYZE"}
+    word = {"sqlite": "EXPLAIN QUERY PLAN"}.get(connection.vendor, "EXPLAIN")
+    with connection.cursor() as cursor:
+        cursor.execute(analyze.get(connection.vendor, f"ANALYZE {tables}"))
+        if connection.vendor == "mysql":
+            cursor.fetchall()
+        cursor.execute(f"{word} {sql}", values)
+        return "\n".join(str(row) for row in cursor.fetchall())
 
 
 # --- rows ---
