@@ -217,6 +217,17 @@ def test_pages_fit_the_screen_and_can_be_read(
     assert without_favicon(faults) == []
 
 
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_a_browser_only_ci_fails(monkeypatch, ci, outcome) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    with pytest.raises(outcome, match="no Chromium found on PATH"):
+        find_chromium()
+
+
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
 WIDEST = """() => [...document.querySelectorAll('body *')].filter(
   e => e.getBoundingClientRect().right > innerWidth).map(
