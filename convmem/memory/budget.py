@@ -18,6 +18,9 @@ from convmem.memory.windows import (
 from convmem.messages import Message
 from convmem.tokens import Counter, estimate
 
+#: Tokens of a message that is shorter than most.
+SHORT_MESSAGE = 40
+
 
 class TokenWindow(SuffixWindow):
     """The newest messages that fit ``max_tokens``, system messages included.
@@ -30,7 +33,6 @@ class TokenWindow(SuffixWindow):
     """
 
     reason: DropReason = "budget"
-    first_read = CHUNK
 
     def __init__(
         self,
@@ -43,6 +45,8 @@ class TokenWindow(SuffixWindow):
         super().__init__(system=system, start_on_user=start_on_user)
         self.max_tokens = check_limit(max_tokens, "A token budget")
         self.counter: Counter = counter or estimate
+        # A message of a chat has seldom fewer tokens; a second read is dearer.
+        self.first_read = min(CHUNK, max_tokens // SHORT_MESSAGE + 1)
 
     def _cut(
         self,
@@ -63,10 +67,13 @@ class TokenWindow(SuffixWindow):
             left -= count(message)
             if left < 0:
                 break
-            if message.role != "tool" and not _follows_reasoning(
-                messages, others, place
-            ):
-                cut = place
+            if message.role == "tool":
+                continue  # its group begins further back
+            if message.role == "assistant" and place:
+                before = messages[others[place - 1]]
+                if not isinstance(before.content, str) and is_reasoning_only(before):
+                    continue
+            cut = place
         else:
             cut = 0
         return cut, False
@@ -98,13 +105,3 @@ def windows_of(window: object, max_tokens: int | None) -> tuple[Window, ...]:
     if max_tokens is not None:
         chosen.append(TokenWindow(max_tokens))
     return tuple(chosen)
-
-
-def _follows_reasoning(
-    messages: Sequence[Message], others: Sequence[int], place: int
-) -> bool:
-    return (
-        place > 0
-        and messages[others[place]].role == "assistant"
-        and is_reasoning_only(messages[others[place - 1]])
-    )

@@ -21,10 +21,10 @@ from convmem.stores.base import Totals
 from convmem.tokens import Counter, count_messages
 
 
-def live(messages: Sequence[Message]) -> list[Message]:
+def live(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages that are neither superseded nor corrupt."""
     if _all_live(messages):
-        return list(messages)
+        return messages
     replaced = _replaced(messages)
     return [m for m in messages if _gone_for(m, replaced) is None]
 
@@ -91,24 +91,20 @@ class Draft:
             if origin is not None:
                 self.dropped[origin] = reason
         self.over_limit = self.over_limit or choice.over_limit
-        kept = choice.kept
-        opened = self.open_from
-        self._keep(kept)
-        # System messages move to the head; the open turn is what still follows it.
-        self.open_from = next(
-            (
-                place
-                for place, index in enumerate(kept)
-                if index >= opened and self.messages[place].role not in SYSTEM_ROLES
-            ),
-            len(kept),
-        )
+        # System messages move to the head; the open turn stays at the end.
+        place = len(choice.kept)
+        while place and choice.kept[place - 1] >= self.open_from:
+            place -= 1
+        self._keep(choice.kept)
+        self.open_from = place
 
     def mend(self, *, keep_failed: bool) -> bool:
         """Repair the messages; return whether anything was added to them."""
         result = repair(
             self.messages, open_from=self.open_from, keep_failed=keep_failed
         )
+        if not (result.mended or result.dropped):
+            return False
         for index, reason in result.dropped.items():
             origin = self.origins[index]
             if origin is not None:

@@ -299,9 +299,11 @@ class DefaultMemoryProvider(MemoryProvider):
         size = max(min(limits), 1)
         loaded = yield from io(store.window, store.awindow, conversation_id, size)
         history = History(loaded.messages, totals=loaded.totals)
-        before = next((m.position for m in history if not _is_system(m)), None)
+        before: int | None = None
         while len(history) < loaded.totals.count and not self._is_enough(history):
             size = max(size, CHUNK)
+            if before is None:
+                before = next((m.position for m in history if not _is_system(m)), None)
             older = yield from io(
                 store.newest, store.anewest, conversation_id, size, before=before
             )
@@ -315,11 +317,12 @@ class DefaultMemoryProvider(MemoryProvider):
 
     def _is_enough(self, history: History) -> bool:
         messages = live(history)
-        return not lacks_start(messages) and any(
-            window.enough(messages)
-            for window in self.windows
-            if window.first_read is not None
-        )
+        if lacks_start(messages):
+            return False
+        for window in self.windows:
+            if window.first_read is not None and window.enough(messages):
+                return True
+        return False
 
     def _append(
         self,

@@ -58,6 +58,14 @@ def repair(
 
     ``open_from`` is where the open turn starts (None: no turn is open).
     """
+    if _all_plain(messages):
+        return Repaired(
+            messages=list(messages),
+            origins=list(range(len(messages))),
+            dropped={},
+            mended=False,
+            grown=False,
+        )
     opened = len(messages) if open_from is None else open_from
     work = _Work(messages, keep_failed=keep_failed)
     for start, end in turns(messages):
@@ -83,7 +91,7 @@ class _Work:
 
     def add_turn(self, start: int, end: int, *, is_open: bool) -> None:
         """Mend one turn and take it over."""
-        if all(map(_is_plain, self.messages[start:end])):
+        if _all_plain(self.messages[start:end]):
             self.kept += self.messages[start:end]
             self.origins += range(start, end)
             return
@@ -192,12 +200,16 @@ def _is_note(message: Message) -> bool:
     )
 
 
-def _is_plain(message: Message) -> bool:
-    """Return whether a message needs no look at its neighbours."""
-    return (
-        message.content.__class__ is str
-        and bool(message.content)
-        and not message.tool_calls
-        and message.role != "tool"
-        and message.status == "complete"
-    )
+def _all_plain(messages: Sequence[Message]) -> bool:
+    """Return whether there are only whole texts: the usual case, found fast."""
+    for message in messages:
+        content = message.content
+        if (
+            not content
+            or not isinstance(content, str)
+            or message.tool_calls
+            or message.role == "tool"
+            or message.status != "complete"
+        ):
+            return False
+    return True

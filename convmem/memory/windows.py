@@ -9,6 +9,7 @@ off, goes too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -77,9 +78,7 @@ class SuffixWindow(Window):
 
     def choose(self, messages: Sequence[Message], open_from: int) -> Choice:
         system, others = _split(messages)
-        opened = next(
-            (i for i, index in enumerate(others) if index >= open_from), len(others)
-        )
+        opened = bisect_left(others, open_from)
         dropped: dict[int, DropReason] = {}
         if self.system == "latest":
             dropped.update(dict.fromkeys(system[:-1], "policy"))

@@ -92,9 +92,20 @@ class TestReading:
         everything = LocalStore.get(store, "c")
         assert provider.prepare("c", history) == provider.prepare("c", everything)
 
-    def test_a_small_budget_reads_one_chunk(self, store):
-        DefaultMemoryProvider(store, TokenWindow(300)).history("c")
-        assert store.calls == [("window", 65)]
+    def test_a_budget_of_long_messages_is_read_in_one_go(self, store):
+        for _ in range(30):
+            store.add("c", [U("why? " * 60), A("because. " * 60)])
+        provider = DefaultMemoryProvider(store, TokenWindow(1000))
+        view = provider.plan("c", provider.history("c"))
+        assert store.calls == [("window", 27)]
+        assert 850 < view.tokens.total <= 1000
+
+    def test_a_budget_of_short_messages_takes_a_second_read(self, store):
+        provider = DefaultMemoryProvider(store, TokenWindow(300))
+        view = provider.plan("c", provider.history("c"))
+        assert [kind for kind, _ in store.calls] == ["window", "newest"]
+        assert sum(size for _, size in store.calls) < 100
+        assert 290 < view.tokens.total <= 300
 
     def test_turns_are_read_until_there_are_enough(self, store):
         provider = DefaultMemoryProvider(store, TurnWindow(50))
