@@ -19,4 +19,8 @@ class ConvmemConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("convmem.checks")
-        install(service=services.__getitem__, max_rounds=lambda: settings.max_rounds)
+        install(
+            service=services.__getitem__,
+            max_rounds=lambda: settings.max_rounds,
+            max_message_bytes=lambda: settings.max_message_bytes,
+        )

@@ -37,6 +37,7 @@ from convmem.kernel.onion import (
 from convmem.kernel.operations import Flow, io, stream
 from convmem.kernel.services import (
     check_service,
+    max_message_bytes,
     resolve_max_rounds,
     resolve_service,
 )
@@ -229,9 +230,17 @@ class Kernel:
             call=call, context=context, tool=self.toolbox.get(call.name)
         )
         try:
-            return (yield from self._use_tool(request))
+            result = yield from self._use_tool(request)
         except ToolError as refusal:  # by a filter
             return error_message(call, refusal.message)
+        size, limit = len(result.text.encode(errors="replace")), max_message_bytes()
+        if size > limit:  # it could not be stored, and the turn with it
+            return error_message(
+                call,
+                f"The result has {size} bytes of text; {limit} can be passed on. "
+                "Ask for less.",
+            )
+        return result
 
     # --- the two modes ---
 

@@ -1,11 +1,12 @@
 """How a pure room learns what a project has configured.
 
-The kernel may not look into settings. Django's app config installs two functions here;
+The kernel may not look into settings. Django's app config installs its functions here;
 without them (no Django) a kernel takes service objects only.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from convmem.chat import ChatService
@@ -26,17 +27,22 @@ def _no_alias(alias: str) -> ChatService:
 class _Project:
     service: Callable[[str], ChatService] = staticmethod(_no_alias)
     max_rounds: Callable[[], int] = staticmethod(lambda: DEFAULT_MAX_ROUNDS)
+    max_message_bytes: Callable[[], int] = staticmethod(lambda: sys.maxsize)
 
 
 _project = _Project()
 
 
 def install(
-    *, service: Callable[[str], ChatService], max_rounds: Callable[[], int]
+    *,
+    service: Callable[[str], ChatService],
+    max_rounds: Callable[[], int],
+    max_message_bytes: Callable[[], int],
 ) -> None:
-    """Say where aliases of services and the project's limit on rounds come from."""
+    """Say where aliases of services and the project's limits come from."""
     _project.service = service
     _project.max_rounds = max_rounds
+    _project.max_message_bytes = max_message_bytes
 
 
 def check_service(service: ChatService | str) -> ChatService | str:
@@ -59,3 +65,8 @@ def resolve_service(service: ChatService | str) -> ChatService:
 def resolve_max_rounds(max_rounds: int | None) -> int:
     """Return the limit on calls of the model: given, or the project's own."""
     return _project.max_rounds() if max_rounds is None else max_rounds
+
+
+def max_message_bytes() -> int:
+    """Return the most bytes of text that one message may have."""
+    return _project.max_message_bytes()

@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from typing import Any, ClassVar
 
 from convmem.chat import Completion
-from convmem.exceptions import IdempotencyConflict, Interrupted, UnknownMemory
+from convmem.exceptions import BadInput, IdempotencyConflict, Interrupted, UnknownMemory
 from convmem.kernel.context import Context, KernelRequest, reply_of
 from convmem.kernel.flow import Flow, io, surely
 from convmem.kernel.loop import unfinished
@@ -97,7 +97,12 @@ class MemoryFilter:
             # Of another round they are old, and their ids may be the same.
             left = list(request.messages) if request.round == coming else []
             batch = [_taken(call, left) for call in ledger.open_calls]
-            yield from self._book(request.replace(round=coming)).store_delta(batch)
+            book = self._book(request.replace(round=coming))
+            try:
+                yield from book.store_delta(batch)
+            except BadInput:  # a result that cannot be stored is why the run has failed
+                batch = [unfinished(call) for call in ledger.open_calls]
+                yield from book.store_delta(batch)
         elif ledger.broken is not None:
             broken_round, partial = ledger.broken
             book = self._book(request.replace(round=broken_round))

@@ -50,12 +50,13 @@ class TurnKeeper:
         superseded by it.
 
         Its tools must not run again for a store that was busy: it is tried once more,
-        then `TurnNotSaved` hands the turn to the caller. What the memory refuses for
-        good (`BadInput`) is raised as it is.
+        then `TurnNotSaved` hands the turn to the caller. When the memory refuses it for
+        good (`BadInput`), at least the user's messages are stored, as ``failed``.
         """
         try:
             yield from self._store(messages)
         except BadInput:
+            yield from self._keep_questions(messages)
             raise
         except Exception:  # noqa: BLE001 - a backend's own error
             yield from self._store_again(messages)
@@ -78,6 +79,14 @@ class TurnKeeper:
             yield from self._append(marked, self._key)
         except IdempotencyConflict:
             logger.info("An earlier attempt of this run is stored already.")
+        except Exception:
+            logger.exception("A run that broke off could not be stored.")
+
+    def _keep_questions(self, messages: Sequence[Message]) -> Flow[None]:
+        """Store at least what the user wrote, when what answers it cannot be stored."""
+        asked = [m.replace(status="failed") for m in messages if m.role == "user"]
+        try:
+            yield from self._append(asked, self._key)
         except Exception:
             logger.exception("A run that broke off could not be stored.")
 

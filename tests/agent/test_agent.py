@@ -15,6 +15,7 @@ from convmem.exceptions import (
     InvalidConversationId,
     InvalidMessage,
     InvalidTool,
+    MessageTooLarge,
     MixedMemory,
     OwnerMismatch,
     ProviderUnreachable,
@@ -520,6 +521,36 @@ def test_a_run_attempted_again_under_its_id_has_one_live_turn(store, caller):
     assert texts(store.get("c")) == ["hi", "first"]
     caller.call(agent, "hi", "c", run_id="job-7")
     assert texts(view(store)) == ["hi", "second"]
+
+
+@both
+def test_answers_that_go_back_and_forth_leave_the_last_one_live(store, caller):
+    service = FakeService(["a", "b", "a", "next"])
+    agent = Agent(service, memory={"store": store})
+    for _ in range(3):
+        caller.call(agent, "hi", "c", run_id="job-7")
+    assert texts(view(store)) == ["hi", "a"]
+    caller.call(agent, "and?", "c")
+    assert texts(view(store)) == ["hi", "a", "and?", "next"]
+
+
+@both
+def test_an_attempt_that_fails_leaves_the_earlier_answer(store, caller):
+    service = FakeService(["first", ProviderUnreachable("x")])
+    agent = Agent(service, memory={"store": store})
+    caller.call(agent, "hi", "c", run_id="job-7")
+    with pytest.raises(ProviderUnreachable):
+        caller.call(agent, "hi", "c", run_id="job-7")
+    assert texts(store.get("c")) == ["hi", "first"]
+
+
+@both
+def test_an_answer_too_large_to_be_stored_says_so(store, caller, settings):
+    settings.CONVMEM = {"MAX_MESSAGE_BYTES": 100}
+    agent = Agent(FakeService(["x" * 101]), memory={"store": store})
+    with pytest.raises(MessageTooLarge, match="101 bytes"):
+        caller.call(agent, "hi", "c")
+    assert [(m.text, m.status) for m in store.get("c")] == [("hi", "failed")]
 
 
 @both

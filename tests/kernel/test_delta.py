@@ -10,6 +10,7 @@ from django.db import transaction
 from convmem.exceptions import (
     IdempotencyConflict,
     InvalidFilter,
+    InvalidMessage,
     MixedMemory,
     OwnerMismatch,
     ProviderError,
@@ -634,6 +635,35 @@ def test_results_that_could_not_be_stored_are_stored_when_the_run_has_failed(cal
     with pytest.raises(StoreBusy):
         caller.call(kernel, "1+2?", context=HERE)
     assert texts(store.get("c")) == ["1+2?", "", "3"]
+
+
+@both
+def test_a_result_too_large_to_be_stored_is_refused_in_words(store, caller, settings):
+    settings.CONVMEM = {"MAX_MESSAGE_BYTES": 100}
+    service = FakeService([calls(("dump", {})), "I see"])
+    kernel = Kernel(service, [memory_filter(store)], [dump])
+    assert caller.call(kernel, "go", context=HERE).text == "I see"
+    kept = store.get("c")
+    assert kept[2].is_error
+    assert "202 bytes of text; 100 can be passed on" in kept[2].text
+
+
+@both
+def test_a_result_that_cannot_be_stored_leaves_no_call_open(store, caller):
+    def bad():
+        return Message.tool("x", "1", metadata={"score": float("nan")})
+
+    service = FakeService([calls(("bad", {}))])
+    kernel = Kernel(service, [memory_filter(store)], [bad])
+    with pytest.raises(InvalidMessage, match="NaN"):
+        caller.call(kernel, "go", context=HERE)
+    kept = store.get("c")
+    assert roles(kept) == ["user", "assistant", "tool"]
+    assert kept[2].is_error
+
+
+def dump():
+    return "ü" * 101
 
 
 @both
