@@ -10,7 +10,9 @@ requests and answers are those of `project.offline_wire`.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -100,9 +102,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self._path() != "/v1/chat/completions":
                 raise _not_found(self._path())
             request = _parsed(body)
-            answer = Answer(request)
+            answer = _answered(request)
         except Refusal as refusal:
-            return self._refuse(refusal)
+            self._refuse(refusal)
+            return self._discard() if self.close_connection else None
         if request.get("stream"):
             self._stream(answer)
         else:
@@ -123,6 +126,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             raise Refusal(f"At most {MAX_BODY_BYTES} bytes are read.", status=413)
         return self.rfile.read(int(length))
+
+    def _discard(self) -> None:
+        """Take in what the peer is still sending: to close on unread bytes would reset
+        the connection, and the answer with it."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(1.0)
+            for _ in range(1024):
+                if not self.connection.recv(65536):
+                    return
 
     def _refuse(self, refusal: Refusal) -> None:
         self._json(refusal.status, refusal.body)
@@ -165,5 +178,13 @@ def _not_found(path: str) -> Refusal:
 def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal(f"The body is not JSON: {error}.") from error
+
+
+def _answered(request: Any) -> Answer:
+    try:
+        return Answer(request)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # What `check_request` does not look at, deep in tools or options.
+        raise Refusal(f"A parameter has a wrong type or no value: {error}.") from error

@@ -172,6 +172,7 @@ def check_request(request: Any) -> None:
         _check_message(index, message)
     _check_pairs(messages)
     _check_tools(request.get("tools"))
+    _check_stop(request.get("stop"))
 
 
 def _check_parameters(request: Mapping[str, Any]) -> None:
@@ -192,6 +193,12 @@ def _check_parameters(request: Mapping[str, Any]) -> None:
                 param=name,
                 code="unsupported_parameter",
             )
+
+
+def _check_stop(stop: Any) -> None:
+    stops = stop if isinstance(stop, list) else [stop or "."]
+    if not all(isinstance(item, str) and item for item in stops):
+        raise Refusal("stop must be a text or a list of texts.", param="stop")
 
 
 def _check_message(index: int, message: Any) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from project.offline_model import OfflineModel
 
@@ -198,6 +200,9 @@ def test_invalid_messages_are_refused(client, messages, param):
         ({"logprobs": True}, 400, "unsupported_parameter", "logprobs"),
         ({"tools": [{"type": "function"}]}, 400, None, "tools.[0]"),
         ({"tools": "all"}, 400, None, "tools"),
+        ({"max_tokens": "many"}, 400, None, None),
+        ({"stop": [None]}, 400, None, "stop"),
+        ({"stream_options": [1]}, 400, None, None),
     ],
 )
 def test_invalid_parameters_are_refused(client, more, status, code, param):
@@ -215,10 +220,47 @@ def test_bad_bodies_and_paths(client):
     assert client.post(path, content=b"{").status_code == 400
     assert client.post(path, content=b"[]").status_code == 400
     assert client.post(path, content=b"\xff").status_code == 400
+    assert client.post(path, content=b"[" * 100_000).status_code == 400
     assert client.post(path, content=iter([b"{}"])).status_code == 411
     assert client.post("/embeddings", json={}).status_code == 404
     assert client.get("/nothing").json()["error"]["code"] == "unknown_url"
     assert ask(client, user("Hello!")).status_code == 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "id", "function", "name", "type"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    body=st.fixed_dictionaries(
+        {
+            "model": st.just("offline"),
+            "messages": st.just([user("What is 1+1?")]) | JSON,
+        },
+        optional=dict.fromkeys(
+            ("tools", "tool_choice", "stop", "max_tokens", "n"), JSON
+        ),
+    )
+)
+def test_no_body_goes_without_an_answer(client, body):
+    response = client.post("/chat/completions", json=body)
+    assert response.status_code in (200, 400)
+    assert ("error" in response.json()) == (response.status_code == 400)
 
 
 def test_a_huge_body_is_refused_unread(client):
