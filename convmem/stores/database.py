@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC
 from functools import lru_cache
 from types import TracebackType
@@ -188,7 +189,7 @@ class DatabaseStore(ChatMemory):
                 last = sql.append(cursor, append)
         if last is not None:
             return last
-        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        with _transaction(connection) as cursor:
             last = sql.append(cursor, append)
             if last is None:
                 self._create(sql, cursor, conversation_id, append)
@@ -260,6 +261,29 @@ def _known(message: Message, rows: dict[int, StoredMessage]) -> Message:
     if timezone.is_naive(at):
         at = timezone.make_aware(at, timezone.get_default_timezone())
     return corrupt(row.position, role=row.role, created_at=at.astimezone(UTC))
+
+
+@contextmanager
+def _transaction(connection: BaseDatabaseWrapper) -> Iterator[Any]:
+    """A transaction (a savepoint in an open one) and its cursor.
+
+    On SQLite an append of its own is begun and committed in plain statements: nothing
+    nests in it, so that what `atomic` keeps account of, a fifth of the time, is spared.
+    """
+    if connection.vendor != "sqlite" or not _outside_transaction(connection):
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            yield cursor
+        return
+    mode = getattr(connection, "transaction_mode", None) or ""
+    with connection.cursor() as cursor:
+        cursor.execute(f"BEGIN {mode}".rstrip())
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            if connection.connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
 
 
 def _outside_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -16,7 +16,7 @@ from convmem.messages import Message
 from convmem.models import Conversation, StoredMessage
 from convmem.owners import Owner, conversation_key
 from convmem.stores import DatabaseStore, Totals
-from convmem.stores.sql import statements
+from convmem.stores.sql import Statements, statements
 
 pytestmark = pytest.mark.django_db
 TURN = ["q", Message.assistant("a")]
@@ -245,6 +245,10 @@ class Undo(Exception):
     pass
 
 
+def _fail(*args: Any) -> None:
+    raise Undo
+
+
 class TestTransactions:
     def test_rolling_back_the_outer_one_leaves_nothing(
         self, store: DatabaseStore
@@ -270,6 +274,26 @@ class TestTransactions:
             assert len(store.add("t", TURN, key="k")) == 2
             store.add("t", ["after"])
         assert [m.position for m in store.get("t")] == [1, 2, 3, 4]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_failed_append_leaves_no_transaction_open(
+        self, store: DatabaseStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.add("t", TURN, key="k")
+        with pytest.raises(IdempotencyConflict):
+            store.add("t", ["other"], key="k")
+        with monkeypatch.context() as patch:
+            patch.setattr(statements(connection), "_supersede", _fail)
+            patch.setattr(statements(connection), "one_statement_append", False)
+            patch.setattr("convmem.stores.sql.PostgreSQL.append", Statements.append)
+            for conversation in ("t", "new"):
+                with pytest.raises(Undo):
+                    store.add(conversation, ["lost"])
+        assert not connection.in_atomic_block
+        with transaction.atomic(durable=True):
+            assert [m.position for m in store.add("t", ["next"])] == [3]
+        assert store.get("new") == []
+        assert Conversation.objects.count() == 1
 
     @pytest.mark.django_db(transaction=True)
     def test_without_autocommit_the_caller_commits(self, store: DatabaseStore) -> None:
