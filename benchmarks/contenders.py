@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.db import connections
+
 from benchmarks.floors import Floor, PostgresFloor, SqliteFloor
 from convmem.messages import Message, encode
 from convmem.owners import NOBODY, conversation_key
@@ -50,3 +52,9 @@ def appender(kind: str, database: str, conversation: str) -> Callable[[], object
         return lambda: raw.append(found, BODIES)
     memory = store(database)
     return lambda: memory.add(conversation, MESSAGES)
+
+
+def analyze(database: str) -> None:
+    """Let the planner know how large the tables have become, for all alike."""
+    with connections[database].cursor() as cursor:
+        cursor.execute("ANALYZE")

@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks import settings
 
-COLUMNS = "m.position, m.role, m.status, m.created_at, m.body"
+COLUMNS = "position, role, status, created_at, body"
 
 
 class Floor(Protocol):
@@ -96,7 +96,6 @@ class PostgresFloor:
 
 def _select(mark: str) -> str:
     return (
-        f"SELECT {COLUMNS} FROM convmem_storedmessage m"
-        " JOIN convmem_conversation c ON c.id = m.conversation_id"
-        f" WHERE c.key = {mark} ORDER BY m.position"
+        f"SELECT {COLUMNS} FROM convmem_storedmessage WHERE conversation_id ="
+        f" (SELECT id FROM convmem_conversation WHERE key = {mark}) ORDER BY position"
     )

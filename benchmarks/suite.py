@@ -39,6 +39,7 @@ class Suite:
         self.peers = self._peers() if peers else []
         for size in sizes:
             self._fill(size)
+        contenders.analyze(self.alias)
 
     def tables(self) -> Iterator[tuple[str, list[Row]]]:
         for size in self.sizes:
