@@ -76,9 +76,10 @@ class CacheStore(ChatMemory):
         if claim:
             log.void(head, last, len(batch.bodies))
             return self._again(log, head, claim, batch)
-        self._write(log, head, last - len(batch.bodies) + 1, batch)
+        stored = self._write(log, head, last - len(batch.bodies) + 1, batch)
         log.refresh(head, last)
-        return batch.numbered(last)
+        # Another call with this key may have stored the batch first, with its own time.
+        return stored if batch.key else batch.numbered(last)
 
     def clear(self, conversation_id: str) -> int:
         log = self._log(conversation_id)

@@ -93,7 +93,7 @@ class DatabaseStore(ChatMemory):
     # --- reads that policies make ---
 
     def totals(self, conversation_id: str) -> Totals:
-        rows = self._fetch("totals", self._key(conversation_id))
+        rows = self._fetch("totals", key=self._key(conversation_id))
         return _totals(*rows[0]) if rows else Totals()
 
     def newest(
@@ -101,19 +101,21 @@ class DatabaseStore(ChatMemory):
     ) -> list[Message]:
         check_limit(limit)
         if before is None:
-            messages = self._messages(conversation_id, "newest", limit)
+            messages = self._messages(conversation_id, "newest", limit=limit)
         else:
-            messages = self._messages(conversation_id, "newest_before", before, limit)
+            messages = self._messages(
+                conversation_id, "newest_before", before=before, limit=limit
+            )
         messages.reverse()
         return messages
 
     def system_messages(self, conversation_id: str) -> list[Message]:
         key = self._key(conversation_id)
-        return self._read(key, sorted(self._fetch("system", key)))
+        return self._read(key, sorted(self._fetch("system", key=key)))
 
     def window(self, conversation_id: str, limit: int) -> Loaded:
         key = self._key(conversation_id)
-        found = self._fetch("window", key, key, key, check_limit(limit))
+        found = self._fetch("window", key=key, limit=check_limit(limit))
         totals, rows = Totals(), []
         for position, body, count, first in found:
             if body is None:
@@ -151,7 +153,7 @@ class DatabaseStore(ChatMemory):
         check_conversation_id(conversation_id)
         return _row_key(self.namespace, self.owner, conversation_id)
 
-    def _fetch(self, statement: str, *values: Any) -> list[Any]:
+    def _fetch(self, statement: str, **values: Any) -> list[Any]:
         connection = connections[self.database]
         sql: str = getattr(statements(connection), statement)
         with _locks_named, connection.cursor() as cursor:
@@ -160,10 +162,10 @@ class DatabaseStore(ChatMemory):
         return rows
 
     def _messages(
-        self, conversation_id: str, statement: str, *values: Any
+        self, conversation_id: str, statement: str, **values: Any
     ) -> list[Message]:
         key = self._key(conversation_id)
-        return self._read(key, self._fetch(statement, key, *values))
+        return self._read(key, self._fetch(statement, key=key, **values))
 
     def _read(self, key: str, rows: list[Row]) -> list[Message]:
         messages = read_all(rows)
@@ -219,14 +221,15 @@ class DatabaseStore(ChatMemory):
 
         Raises `IdempotencyConflict` when it is another batch.
         """
-        found = self._fetch("appended", key, batch.key)
+        found = self._fetch("appended", key=key, append_key=batch.key)
         if not found:
             return None
         first, digest, count = found[0]
         if digest != batch.digest:
             raise key_conflict(first)
         last = first + count - 1
-        return self._read(key, self._fetch("between", key, first, last))
+        rows = self._fetch("between", key=key, first=first, last=last)
+        return self._read(key, rows)
 
     def _delete(self, conversation_id: str, *, forget: bool) -> int:
         key = self._key(conversation_id)
@@ -238,11 +241,11 @@ class DatabaseStore(ChatMemory):
             connection.cursor() as cursor,
         ):
             # The conversation first: it is the lock that appends wait for.
-            cursor.execute(sql.empty, (key,))
-            cursor.execute(sql.delete, (key,))
+            cursor.execute(sql.empty, {"key": key})
+            cursor.execute(sql.delete, {"key": key})
             count = int(cursor.rowcount)
             if forget:
-                cursor.execute(sql.forget, (key,))
+                cursor.execute(sql.forget, {"key": key})
         return count
 
 

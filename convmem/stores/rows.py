@@ -149,7 +149,7 @@ def _stamped(message: Message, now: datetime, index: int) -> Message:
             index=index,
             field="created_at",
         )
-    return message.replace(created_at=at.astimezone(UTC))
+    return message  # `storable` writes it in UTC
 
 
 def _hash_key(key: object) -> str:

@@ -2,6 +2,9 @@
 
 Positions are allocated by updating the conversation's row, whose lock is then held
 until the rows are in: that keeps writers in order and batches whole.
+
+Parameters have names where their number is fixed: Django turns those into SQLite's own
+by one ``%``, others by a search through the text, which a short read would feel.
 """
 # ruff: noqa: S608 - what is put into the texts are names of tables, columns, operators.
 
@@ -49,7 +52,7 @@ class Statements:
     #: Whether an append outside a transaction needs none.
     one_statement_append = False
     greatest = "MAX"
-    allocated = "last_position + %s"
+    allocated = "last_position + %(count)s"
     returning = " RETURNING id, last_position"
     #: The conversation, from the reference that `allocate` gives.
     reference = "%s"
@@ -60,7 +63,8 @@ class Statements:
         self.conversation = quote(Conversation._meta.db_table)
         self.message = quote(StoredMessage._meta.db_table)
         self.key = quote("key")
-        self.found = f"(SELECT id FROM {self.conversation} WHERE {self.key} = %s)"
+        self.has_key = f"{self.key} = %(key)s"
+        self.found = f"(SELECT id FROM {self.conversation} WHERE {self.has_key})"
         self._insertions: dict[tuple[tuple[str, ...], int], str] = {}
         self._writes()
         self._reads()
@@ -68,9 +72,9 @@ class Statements:
     def _writes(self) -> None:
         self.update = (
             f"UPDATE {self.conversation} SET last_position = {self.allocated},"
-            " message_count = message_count + %s,"
-            f" last_message_at = {self.greatest}(last_message_at, %s)"
-            f" WHERE {self.key} = %s{self.returning}"
+            " message_count = message_count + %(count)s,"
+            f" last_message_at = {self.greatest}(last_message_at, %(latest)s)"
+            f" WHERE {self.has_key}{self.returning}"
         )
         self.create = (
             f"INSERT INTO {self.conversation} ({self.key}, namespace, owner_name,"
@@ -83,39 +87,41 @@ class Statements:
             f" WHERE conversation_id = {self.reference} AND position IN "
         )
         self.empty = (
-            f"UPDATE {self.conversation} SET message_count = 0 WHERE {self.key} = %s"
+            f"UPDATE {self.conversation} SET message_count = 0 WHERE {self.has_key}"
         )
         self.delete = f"DELETE FROM {self.message} WHERE conversation_id = {self.found}"
-        self.forget = f"DELETE FROM {self.conversation} WHERE {self.key} = %s"
+        self.forget = f"DELETE FROM {self.conversation} WHERE {self.has_key}"
 
     def _reads(self) -> None:
         select = f"SELECT position, body FROM {self.message} WHERE conversation_id = "
         select += self.found
-        newest = " ORDER BY position DESC LIMIT %s"
+        newest = " ORDER BY position DESC LIMIT %(limit)s"
         first = (
             f"(SELECT m.position FROM {self.message} m WHERE m.conversation_id = c.id"
             " ORDER BY m.position LIMIT 1)"
         )
-        counters = f" FROM {self.conversation} c WHERE c.{self.key} = %s"
+        counters = f" FROM {self.conversation} c WHERE c.{self.has_key}"
         self.all = f"{select} ORDER BY position"
         self.newest = select + newest
-        self.newest_before = f"{select} AND position < %s{newest}"
+        self.newest_before = f"{select} AND position < %(before)s{newest}"
         # No ORDER BY: it would tempt planners away from the index of these.
         self.system = f"{select} AND {SYSTEM}"
         self.totals = f"SELECT c.message_count, {first}, c.last_position{counters}"
         # The counters come as a row without a body, so that all is one snapshot.
         self.window = (
             f"SELECT c.last_position, NULL, c.message_count, {first}{counters}"
-            " UNION ALL SELECT s.position, s.body, 0, 0 FROM"
+            " UNION ALL SELECT s.position, s.body, NULL, NULL FROM"
             f" ({select} AND {SYSTEM}) s"
-            " UNION ALL SELECT o.position, o.body, 0, 0 FROM"
+            " UNION ALL SELECT o.position, o.body, NULL, NULL FROM"
             f" ({select} AND {OTHERS}{newest}) o"
         )
         self.appended = (
             f"SELECT position, append_digest, append_count FROM {self.message}"
-            f" WHERE conversation_id = {self.found} AND append_key = %s"
+            f" WHERE conversation_id = {self.found} AND append_key = %(append_key)s"
         )
-        self.between = f"{select} AND position BETWEEN %s AND %s ORDER BY position"
+        self.between = (
+            f"{select} AND position BETWEEN %(first)s AND %(last)s ORDER BY position"
+        )
 
     def append(self, cursor: Any, append: Append) -> int | None:
         """Allocate positions and insert the rows; return the last position, or None
@@ -130,8 +136,7 @@ class Statements:
 
     def allocate(self, cursor: Any, append: Append) -> tuple[Any, int] | None:
         """Return what finds the conversation, and the last position of the batch."""
-        count = len(append.rows)
-        cursor.execute(self.update, (count, count, append.latest, append.key))
+        cursor.execute(self.update, _counters(append))
         found: tuple[Any, int] | None = cursor.fetchone()
         return found
 
@@ -196,8 +201,9 @@ class PostgreSQL(Statements):
                 " WHERE m.conversation_id = c.id AND m.position IN"
                 f" {_marks(append.supersedes)})"
             )
+        update = self.update % {"count": "%s", "latest": "%s", "key": "%s"}
         return (
-            f"WITH c AS ({self.update}), i AS (INSERT INTO {self.message}"
+            f"WITH c AS ({update}), i AS (INSERT INTO {self.message}"
             f" (conversation_id, position, {rest})"
             f" SELECT c.id, c.last_position + v.position, v.{', v.'.join(columns[1:])}"
             f" FROM c, (VALUES ({typed}){plain}) AS v ({', '.join(columns)}))"
@@ -210,18 +216,17 @@ class MySQL(Statements):
     connection's last insert id, and the conversation is found by its key again."""
 
     greatest = "GREATEST"
-    allocated = "LAST_INSERT_ID(last_position + %s)"
+    allocated = "LAST_INSERT_ID(last_position + %(count)s)"
     returning = ""
     # Not INSERT IGNORE: its shared lock on the row that others made deadlocks them.
     if_absent = "ON DUPLICATE KEY UPDATE last_position = last_position"
 
     def _writes(self) -> None:
-        self.reference = self.found
+        self.reference = f"(SELECT id FROM {self.conversation} WHERE {self.key} = %s)"
         super()._writes()
 
     def allocate(self, cursor: Any, append: Append) -> tuple[Any, int] | None:
-        count = len(append.rows)
-        cursor.execute(self.update, (count, count, append.latest, append.key))
+        cursor.execute(self.update, _counters(append))
         return (append.key, cursor.lastrowid) if cursor.rowcount else None
 
 
@@ -278,6 +283,10 @@ def _pieces(rows: Sequence[Values]) -> Iterator[Sequence[Values]]:
             start, size = index, 0
         size += length
     yield rows[start:]
+
+
+def _counters(append: Append) -> dict[str, Any]:
+    return {"count": len(append.rows), "latest": append.latest, "key": append.key}
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -99,10 +99,10 @@ class TestStatements:
             store.add(f"t{number}", [Message.system("s"), *TURN * 100])
         key = store._key("t3")
         for statement, values in {
-            "newest": (key, 20),
-            "newest_before": (key, 90, 20),
-            "window": (key, key, key, 20),
-            "system": (key,),
+            "newest": {"key": key, "limit": 20},
+            "newest_before": {"key": key, "before": 90, "limit": 20},
+            "window": {"key": key, "limit": 20},
+            "system": {"key": key},
         }.items():
             plan = explain(getattr(statements(connection), statement), values)
             for bad in ("SCAN convmem", "B-TREE", "Seq Scan on convmem_stored", "Sort"):
@@ -111,7 +111,7 @@ class TestStatements:
                 assert "convmem_message_system" in plan, plan
 
 
-def explain(sql: str, values: tuple[Any, ...]) -> str:
+def explain(sql: str, values: dict[str, Any]) -> str:
     """Return the plan that the database makes when it knows its tables."""
     tables = "convmem_storedmessage, convmem_conversation"
     analyze = {"mysql": f"ANALYZE TABLE {tables}", "sqlite": "ANALYZE"}
