@@ -151,9 +151,16 @@ def _utc(when: object, index: int | None) -> datetime:
     # Offsets with seconds have no place in RFC 3339, hence UTC before JSON.
     if not isinstance(when, datetime) or when.utcoffset() is None:
         raise _invalid(
-            index, "created_at", f"it must be a datetime with a time zone, not {when!r}"
+            index,
+            "created_at",
+            f"it must be a datetime with a time zone, not {_shown(when)}",
         )
-    return when.astimezone(UTC)
+    try:
+        return when.astimezone(UTC)
+    except OverflowError as error:
+        raise _invalid(
+            index, "created_at", f"{_shown(when)} has no time in UTC ({error})"
+        ) from error
 
 
 def _json(message: Message, index: int | None) -> str:
@@ -203,13 +210,29 @@ def _from_mapping(value: Mapping[Any, Any], index: int | None) -> Message:
         )
     role = plain.get("role")
     if role not in ROLES:
-        raise _invalid(index, "role", f"role {role!r} is none of {', '.join(ROLES)}")
+        raise _invalid(
+            index, "role", f"role {_shown(role)} is none of {', '.join(ROLES)}"
+        )
     _refuse_wire_calls(plain.get("tool_calls"), index)
     _keep_unknown_keys(plain)
     try:
         return msgspec.convert(plain, Message)
     except msgspec.ValidationError as error:
         raise _invalid(index, _field_of(str(error)), str(error)) from error
+    except _NO_JSON as error:  # a lone surrogate where a number belongs, for one
+        raise _unreadable(plain, index, error) from error
+
+
+def _unreadable(plain: dict[str, Any], index: int | None, error: Exception) -> BadInput:
+    """Return the error that names the field whose value cannot even be looked at."""
+    for name, item in plain.items():
+        try:
+            msgspec.convert({"role": plain["role"], name: item}, Message)
+        except msgspec.ValidationError as wrong:
+            return _invalid(index, name, str(wrong))
+        except _NO_JSON:
+            return _invalid(index, name, f"it has a wrong type or text ({error})")
+    return _invalid(index, None, f"it cannot be read ({error})")
 
 
 def _refuse_wire_calls(calls: object, index: int | None) -> None:
@@ -269,7 +292,7 @@ def _exact(value: object) -> object:
 def _check_rules(message: Message, index: int | None) -> None:
     if message.role not in ROLES:
         raise _invalid(
-            index, "role", f"role {message.role!r} is none of {', '.join(ROLES)}"
+            index, "role", f"role {_shown(message.role)} is none of {', '.join(ROLES)}"
         )
     if message.role == "tool" and not message.tool_call_id:
         raise _invalid(
@@ -343,6 +366,14 @@ def _where(index: int | None) -> str:
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def _shown(value: object) -> str:
+    """Return what an error says of any value: not all of them can be written."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001 - the value's own, or too deep or too long
+        return f"of type {_kind(value)}"
 
 
 def _invalid(index: int | None, field: str | None, reason: str) -> BadInput:

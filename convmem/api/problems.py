@@ -6,7 +6,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import (
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
 from django.http import Http404
 from rest_framework import exceptions, status
 from rest_framework.renderers import JSONRenderer
@@ -73,6 +77,10 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
             "request_too_large",
             "The request body is larger than DATA_UPLOAD_MAX_MEMORY_SIZE allows.",
         )
+    if isinstance(exc, SuspiciousOperation):  # such as a thousand query parameters
+        return problem(
+            status.HTTP_400_BAD_REQUEST, "bad_request", "The request was refused."
+        )
     return None
 
 
@@ -93,7 +101,11 @@ def problem(
         "detail": _renderable(detail),
         "code": code,
     }
-    data |= {name: value for name, value in members.items() if value is not None}
+    data |= {
+        name: _renderable(value) if isinstance(value, str) else value
+        for name, value in members.items()
+        if value is not None
+    }
     return Response(data, status=status_code, headers=headers)
 
 
