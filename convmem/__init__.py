@@ -41,7 +41,9 @@ _PUBLIC = {
         "MemoryProvider",
         "MessageWindow",
         "TokenWindow",
+        "TurnWindow",
         "View",
+        "Window",
         "safe_window",
     ),
     "convmem.memory.filter": ("memory_filter",),
@@ -61,6 +63,10 @@ _PUBLIC = {
     "convmem.owners": (
         "NOBODY",
         "Owner",
+    ),
+    "convmem.pipeline": (
+        "arun_agent",
+        "run_agent",
     ),
     "convmem.stores": (
         "CacheStore",
@@ -101,11 +107,15 @@ __all__ = [
     "TokenWindow",
     "ToolCall",
     "ToolError",
+    "TurnWindow",
     "Usage",
     "VideoPart",
     "View",
+    "Window",
+    "arun_agent",
     "memory_filter",
     "register_agent",
+    "run_agent",
     "safe_window",
     "tool",
 ]
@@ -127,7 +137,9 @@ if TYPE_CHECKING:
     from convmem.memory import MemoryProvider as MemoryProvider
     from convmem.memory import MessageWindow as MessageWindow
     from convmem.memory import TokenWindow as TokenWindow
+    from convmem.memory import TurnWindow as TurnWindow
     from convmem.memory import View as View
+    from convmem.memory import Window as Window
     from convmem.memory import safe_window as safe_window
     from convmem.memory.filter import memory_filter as memory_filter
     from convmem.messages import AudioPart as AudioPart
@@ -143,6 +155,8 @@ if TYPE_CHECKING:
     from convmem.messages import VideoPart as VideoPart
     from convmem.owners import NOBODY as NOBODY
     from convmem.owners import Owner as Owner
+    from convmem.pipeline import arun_agent as arun_agent
+    from convmem.pipeline import run_agent as run_agent
     from convmem.stores import CacheStore as CacheStore
     from convmem.stores import ChatMemory as ChatMemory
     from convmem.stores import DatabaseStore as DatabaseStore

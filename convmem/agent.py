@@ -21,6 +21,7 @@ from convmem.exceptions import (
 from convmem.kernel.context import (
     Context,
     KernelRequest,
+    Prompts,
     Result,
     as_prompts,
     check_context,
@@ -35,7 +36,7 @@ from convmem.kernel.flow import (
     iterate,
     run,
 )
-from convmem.kernel.kernel import Input, Kernel, Prompts, check_input, next_round
+from convmem.kernel.kernel import Input, Kernel, check_input, next_round
 from convmem.kernel.loop import Turn, tool_loop
 from convmem.kernel.tools import Tool
 from convmem.memory.connection import refuse_transaction, release_connection

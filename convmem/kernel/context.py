@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,10 @@ from convmem.validation import MAX_ID_LENGTH, as_message, check_conversation_id
 
 if TYPE_CHECKING:
     from convmem.kernel.tools import Tool
+
+
+Prompt: TypeAlias = str | Message | Mapping[str, Any]
+Prompts: TypeAlias = Prompt | Sequence[Prompt]
 
 
 def new_id() -> str:
@@ -147,16 +151,23 @@ def reply_of(completion: Completion) -> Message:
     )
 
 
-def as_prompts(value: str | Message | Sequence[str | Message]) -> tuple[Message, ...]:
+def as_prompts(value: Prompts) -> tuple[Message, ...]:
     """Return system prompts as messages: strings become system messages.
 
     Raises `InvalidMessage` for any other role than system and developer.
     """
-    items = [value] if isinstance(value, str | Message) else list(value)
+    items = [value] if isinstance(value, str | Message | Mapping) else value
+    if not isinstance(items, Sequence):
+        raise InvalidMessage(
+            "System prompts are a string, a message or a list of these, "
+            f"not {type(items).__name__}.",
+            index=None,
+            field=None,
+        )
     return tuple(_prompt(item, index) for index, item in enumerate(items))
 
 
-def _prompt(item: str | Message, index: int) -> Message:
+def _prompt(item: Prompt, index: int) -> Message:
     if isinstance(item, str):
         return Message.system(item)
     message = as_message(item, index=index)

@@ -19,6 +19,7 @@ from convmem.kernel.async_driver import AsyncIteration, aiterate, arun
 from convmem.kernel.context import (
     Context,
     KernelRequest,
+    Prompts,
     Result,
     ToolRequest,
     as_prompts,
@@ -48,7 +49,6 @@ from convmem.messages import Message, ToolCall
 from convmem.validation import as_messages
 
 Input: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Any]
-Prompts: TypeAlias = str | Message | Sequence[str | Message]
 #: Fields of `ChatRequest` that a caller may set for one run.
 OPTIONS = frozenset(ChatRequest.__struct_fields__) - {"messages", "tools", "request_id"}
 FORCING = frozenset({"required"})
@@ -78,12 +78,10 @@ class Kernel:
         *,
         max_rounds: int | None = None,
     ) -> None:
-        if max_rounds is not None and max_rounds < 1:
-            raise ConfigurationError(f"max_rounds must be 1 or more, not {max_rounds}.")
+        self._max_rounds = _check_max_rounds(max_rounds)
         self._service = check_service(service)
         self.filters = tuple(filters)
         self.toolbox = Toolbox(tools)
-        self._max_rounds = max_rounds
         self._history = _history_filter(self.filters)
         layers = [as_layer(item) for item in self.filters]
         # Directly inside the memory filter; outermost when there is none.
@@ -208,6 +206,8 @@ class Kernel:
         streaming: bool = False,
     ) -> KernelRequest:
         """Return the request of a run's first round, still without messages."""
+        if not isinstance(options, Mapping | None):
+            raise BadInput(f"options must be a dict, not {type(options).__name__}.")
         unknown = sorted(set(options or ()) - OPTIONS)
         if unknown:
             raise BadInput(
@@ -321,6 +321,16 @@ def next_round(
         request_id=f"{first.context.run_id}.{turn.rounds}",
         tool_choice=None if forced and turn.rounds else choice,
     )
+
+
+def _check_max_rounds(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigurationError(
+            f"max_rounds must be a whole number of at least 1, not {value!r}."
+        )
+    return value
 
 
 def check_input(messages: Input) -> list[Message]:

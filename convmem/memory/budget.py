@@ -15,7 +15,7 @@ from convmem.memory.windows import (
     Window,
     check_limit,
 )
-from convmem.messages import Message
+from convmem.messages import SYSTEM_ROLES, Message
 from convmem.tokens import Counter, estimate
 
 #: Tokens of a message that is shorter than most.
@@ -80,11 +80,19 @@ class TokenWindow(SuffixWindow):
 
     def enough(self, messages: Sequence[Message]) -> bool:
         count, left = self.counter, self.max_tokens
+        if self.system == "latest":
+            messages = _with_latest_system(messages)
         for message in reversed(messages):
             left -= count(message)
             if left < 0:
                 return True
         return False
+
+
+def _with_latest_system(messages: Sequence[Message]) -> Sequence[Message]:
+    system = [m for m in messages if m.role in SYSTEM_ROLES]
+    others = [m for m in messages if m.role not in SYSTEM_ROLES]
+    return [*system[-1:], *others]
 
 
 def windows_of(window: object, max_tokens: int | None) -> tuple[Window, ...]:

@@ -18,7 +18,7 @@ from convmem.memory.budget import TokenWindow, windows_of
 from convmem.memory.planner import Draft, compared, draft, live
 from convmem.memory.turns import lacks_start
 from convmem.memory.view import History, View
-from convmem.memory.windows import CHUNK, Window
+from convmem.memory.windows import CHUNK, Window, deciding
 from convmem.messages import SYSTEM_ROLES, Message
 from convmem.owners import NOBODY, Owner, check_owner
 from convmem.stores.base import ChatMemory, Totals
@@ -292,7 +292,7 @@ class DefaultMemoryProvider(MemoryProvider):
     def _history(self, conversation_id: str) -> Flow[History]:
         store = self.store
         limits = [w.first_read for w in self.windows if w.first_read is not None]
-        if not limits:
+        if not limits or len(limits) < len(self.windows):
             messages = yield from io(store.get, store.aget, conversation_id)
             return History(messages, totals=_totals(messages))
         # At least one, to see whether the conversation ends in an open turn.
@@ -319,10 +319,7 @@ class DefaultMemoryProvider(MemoryProvider):
         messages = live(history)
         if lacks_start(messages):
             return False
-        for window in self.windows:
-            if window.first_read is not None and window.enough(messages):
-                return True
-        return False
+        return any(w.enough(messages) for w in deciding(self.windows))
 
     def _append(
         self,

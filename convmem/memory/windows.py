@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
 from convmem.exceptions import InvalidWindow
@@ -165,7 +166,22 @@ class TurnWindow(SuffixWindow):
         return 0, False
 
     def enough(self, messages: Sequence[Message]) -> bool:
-        return sum(m.role == "user" for m in messages) >= self.n
+        # An open turn may begin with several questions, so neighbours count once.
+        asked = [m.role == "user" for m in messages if m.role not in SYSTEM_ROLES]
+        return sum(now and not before for before, now in pairwise([False, *asked])) >= (
+            self.n
+        )
+
+
+def deciding(windows: Sequence[Window]) -> Sequence[Window]:
+    """Return the windows any one of which may say that enough was read.
+
+    Of suffixes the shortest counts. Else only the first window sees what was read: the
+    others see what it leaves.
+    """
+    suffixes = [w for w in windows if isinstance(w, SuffixWindow)]
+    alike = len({w.system for w in suffixes}) == 1
+    return windows if alike and len(suffixes) == len(windows) else windows[:1]
 
 
 def safe_window(messages: Sequence[Message], n: int) -> list[Message]:

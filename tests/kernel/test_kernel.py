@@ -106,6 +106,8 @@ def test_an_unknown_option_is_refused_by_name():
         Kernel(FakeService()).invoke("hi", options={"heat": 1})
     with pytest.raises(BadInput, match="'messages'"):
         Kernel(FakeService()).invoke("hi", options={"messages": ()})
+    with pytest.raises(BadInput, match="options must be a dict, not list"):
+        Kernel(FakeService()).invoke("hi", options=["model"])
 
 
 def test_what_is_no_service_is_refused():
@@ -113,9 +115,10 @@ def test_what_is_no_service_is_refused():
         Kernel(3)
 
 
-def test_max_rounds_must_be_positive():
-    with pytest.raises(ConfigurationError, match="max_rounds"):
-        Kernel(FakeService(), max_rounds=0)
+@pytest.mark.parametrize("value", [0, -1, True, 2.5, "3"])
+def test_max_rounds_must_be_a_positive_whole_number(value):
+    with pytest.raises(ConfigurationError, match=f"max_rounds .* not {value!r}"):
+        Kernel(FakeService(), max_rounds=value)
 
 
 def test_a_service_may_be_an_alias(settings):
@@ -191,6 +194,16 @@ def test_system_prompts_stand_first_in_every_round_and_not_in_the_turn():
 def test_a_system_prompt_of_another_role_is_refused():
     with pytest.raises(InvalidMessage, match="System prompt 0 has the role 'user'"):
         Kernel(FakeService()).invoke("hi", system_prompts=[Message.user("x")])
+
+
+def test_a_system_prompt_may_be_a_dict_and_is_nothing_else():
+    service = FakeService(["a"])
+    prompt = {"role": "system", "content": "S"}
+    Kernel(service).invoke("hi", system_prompts=prompt)
+    assert texts(service.requests[0].messages) == ["S", "hi"]
+    for wrong in (None, 5, {"role": "system"}):
+        with pytest.raises(InvalidMessage):
+            Kernel(FakeService()).invoke("hi", system_prompts=wrong)
 
 
 # --- the tool loop ---

@@ -7,6 +7,7 @@ import pytest
 from convmem.exceptions import InvalidWindow, OwnerMismatch, UnknownStore
 from convmem.handlers import memories
 from convmem.memory import (
+    Choice,
     DefaultMemoryProvider,
     History,
     MemoryProvider,
@@ -14,7 +15,9 @@ from convmem.memory import (
     TokenWindow,
     TurnWindow,
     Unread,
+    Window,
 )
+from convmem.memory.windows import CHUNK
 from convmem.owners import Owner
 from convmem.stores import LocalStore, Totals
 
@@ -56,6 +59,27 @@ def _windowed(messages, limit):
             return messages
 
     return Fixed(namespace="fixed").window("c", limit)
+
+
+class Oldest(Window):
+    """Keeps the first five; it says nothing of reading, so everything is read."""
+
+    def choose(self, messages, open_from):
+        return Choice(
+            kept=tuple(range(5)),
+            dropped=dict.fromkeys(range(5, len(messages)), "policy"),
+        )
+
+
+class QuestionsOnly(Window):
+    """No suffix: what it leaves out makes room for older ones."""
+
+    first_read = 4
+
+    def choose(self, messages, open_from):
+        kept = tuple(i for i, m in enumerate(messages) if m.role == "user")
+        others = set(range(len(messages))) - set(kept)
+        return Choice(kept=kept, dropped=dict.fromkeys(others, "policy"))
 
 
 @pytest.fixture
@@ -136,6 +160,38 @@ class TestReading:
         view = provider.plan("c", provider.history("c"))
         assert [m.text for m in view.messages[-4:]] == ["q498", "a498", "q499", "a499"]
         assert len(view.messages) == 205
+
+    @pytest.mark.parametrize(
+        ("windows", "max_tokens"),
+        [
+            ([TokenWindow(600, system="latest")], None),
+            ([MessageWindow(50, system="latest")], 600),
+            ([Oldest()], 10),
+            ([QuestionsOnly()], 90),
+            ([QuestionsOnly()], None),
+        ],
+        ids=["latest", "latest, then all", "oldest", "filter, then budget", "filter"],
+    )
+    def test_a_part_that_was_read_gives_the_view_of_the_whole(
+        self, request, windows, max_tokens
+    ):
+        store = LocalStore(namespace=request.node.nodeid)
+        turn = [S("rule " * 100), U("q"), A("a")]
+        store.add("c", [*turn * 40, S("last")])
+        provider = DefaultMemoryProvider(store, *windows, max_tokens=max_tokens)
+        read = provider.prepare("c", provider.history("c"))
+        assert read == provider.prepare("c", store.get("c"))
+        assert 1 < len(read) < 121
+
+    def test_turns_behind_an_open_turn_of_several_questions_are_read(self, request):
+        store = LocalStore(namespace=request.node.nodeid)
+        store.add("c", [m for i in range(9) for m in (U(f"q{i}"), *[A("a")] * CHUNK)])
+        first = store.add("c", [U(f"part {i}") for i in range(CHUNK)])[0]
+        provider = DefaultMemoryProvider(store, TurnWindow(3))
+        history = provider.history("c")
+        view = provider.plan("c", history, open_from=history.index(first))
+        asked = [m.text for m in view.messages if m.role == "user"]
+        assert asked[:3] == ["q7", "q8", "part 0"] and len(asked) == 2 + CHUNK
 
     async def test_async_reads_are_the_same(self, store):
         for window in (None, 0, 7, TurnWindow(40), TokenWindow(900)):
