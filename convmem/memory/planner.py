@@ -213,13 +213,16 @@ def _missing(messages: Sequence[Message], shown: Sequence[Message]) -> list[int]
     given = {id(message) for message in messages}
     copies = [message for message in shown if id(message) not in given]
     positions = {message.position for message in copies} - {None}
-    new = [message for message in copies if message.position is None]
+    new: dict[str, list[Message]] = {}
+    for message in copies:
+        if message.position is None:
+            new.setdefault(message.text, []).append(message)
     return [
         index
         for index, message in enumerate(messages)
         if id(message) not in present
         and message.position not in positions
-        and message.replace(position=None) not in new
+        and message.replace(position=None) not in new.get(message.text, ())
     ]
 
 

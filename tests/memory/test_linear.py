@@ -9,6 +9,7 @@ import pytest
 
 from convmem.memory import (
     DefaultMemoryProvider,
+    MemoryProvider,
     MessageWindow,
     TokenWindow,
     TurnWindow,
@@ -140,6 +141,25 @@ def test_ten_thousand_messages_hide_no_quadratic_work(shape):
     small, large = numbered(shape(625)), numbered(shape(10_000))
     assert seconds(work, large) / seconds(work, small) < 100
     assert violations(work(large).messages) == []
+
+
+def test_comparing_a_foreign_view_is_linear():
+    """A provider that shows copies without positions, found again by what they say."""
+
+    class Copying(DefaultMemoryProvider):
+        plan = MemoryProvider.plan
+
+        def prepare(self, conversation_id, messages, *, open_from=None):
+            return [m.replace(position=None) for m in messages[::-1][1:]]
+
+    provider = Copying(LocalStore(namespace="f"))
+
+    def work(messages):
+        return provider.plan("c", messages)
+
+    small, large = numbered(talk(625)), numbered(talk(10_000))
+    assert seconds(work, large) / seconds(work, small) < 100
+    assert [d.index for d in work(large).dropped] == [9_999]
 
 
 def test_reading_a_large_budget_in_chunks_is_linear():
