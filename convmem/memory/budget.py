@@ -19,7 +19,7 @@ from convmem.messages import SYSTEM_ROLES, Message
 from convmem.tokens import Counter, estimate
 
 #: Tokens of a message that is shorter than most.
-SHORT_MESSAGE = 40
+SHORT_MESSAGE = 44
 
 
 class TokenWindow(SuffixWindow):

@@ -18,7 +18,7 @@ class Conversation(models.Model):
 
     ``key`` alone finds it (see `convmem.owners.conversation_key`); the readable values
     stand beside it. ``last_position`` is where positions are allocated: it never goes
-    back, also when the messages are cleared.
+    back, also when the messages are cleared; ``first_position`` is then the one after.
     """
 
     key = models.CharField(max_length=64, editable=False)
@@ -26,6 +26,7 @@ class Conversation(models.Model):
     owner_name = models.CharField(_("owner kind"), max_length=255, blank=True)
     owner_id = models.CharField(_("owner id"), max_length=255, blank=True)
     conversation_id = models.CharField(_("conversation id"), max_length=255)
+    first_position = models.BigIntegerField(default=1, editable=False)
     last_position = models.BigIntegerField(default=0, editable=False)
     message_count = models.BigIntegerField(_("messages"), default=0, editable=False)
     created_at = models.DateTimeField(_("created"), editable=False)

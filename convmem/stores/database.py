@@ -116,14 +116,14 @@ class DatabaseStore(ChatMemory):
     def window(self, conversation_id: str, limit: int) -> Loaded:
         key = self._key(conversation_id)
         found = self._fetch("window", key=key, limit=check_limit(limit))
-        totals, rows = Totals(), []
-        for position, body, count, first in found:
-            if body is None:
-                totals = _totals(count, first, position)
-            else:
-                rows.append((position, body))
-        rows.sort()
-        return Loaded(messages=tuple(self._read(key, rows)), totals=totals)
+        if not found:
+            return Loaded(messages=(), totals=Totals())
+        # A NULL body stands for the counters; no promise says that they come first.
+        counters = next(row for row in found if row[1] is None)
+        last, _, count, first = counters
+        rows = sorted(row for row in found if row is not counters)
+        messages = tuple(self._read(key, rows))
+        return Loaded(messages=messages, totals=_totals(count, first, last))
 
     # --- rows, for lists and pages ---
 
@@ -249,7 +249,7 @@ class DatabaseStore(ChatMemory):
         return count
 
 
-def _totals(count: int, first: int | None, last: int) -> Totals:
+def _totals(count: int, first: int, last: int) -> Totals:
     if not count:
         return Totals()
     return Totals(count=count, first_position=first, last_position=last)
@@ -278,14 +278,14 @@ def _transaction(connection: BaseDatabaseWrapper) -> Iterator[Any]:
             yield cursor
         return
     mode = getattr(connection, "transaction_mode", None) or ""
-    with connection.cursor() as cursor:
-        cursor.execute(f"BEGIN {mode}".rstrip())
+    with connection.cursor() as cursor, connection.wrap_database_errors:
+        raw = connection.connection
+        raw.execute(f"BEGIN {mode}")
         try:
             yield cursor
-            cursor.execute("COMMIT")
+            raw.commit()
         except BaseException:
-            if connection.connection.in_transaction:
-                cursor.execute("ROLLBACK")
+            raw.rollback()
             raise
 
 

@@ -21,8 +21,8 @@ from convmem.messages import ROLES, Message
 from convmem.validation import MAX_ID_LENGTH, check_batch, storable
 
 Given = Sequence[Message | dict[str, Any] | str]
-#: What a backend keeps of a message: its position and its JSON text.
-Row = tuple[int, str | bytes]
+#: What a backend keeps of a message: its position and its JSON text; more may follow.
+Row = tuple[Any, ...]
 
 #: What decoding a damaged text raises.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
@@ -77,7 +77,7 @@ def prepare(given: Given, key: str | None = None) -> Batch:
 def read(rows: Iterable[Row]) -> Iterator[Message]:
     """Yield the message of each row; one that cannot be read comes as `corrupt`."""
     decode = _decoder.decode
-    for position, body in rows:
+    for position, body, *_ in rows:
         try:
             message = decode(body)
         except UNREADABLE:
@@ -91,11 +91,11 @@ def read_all(rows: Sequence[Row]) -> list[Message]:
     """Return the messages of ``rows``, as `read` does."""
     decode = _decoder.decode
     try:
-        messages = [decode(body) for _, body in rows]
+        messages = [decode(row[1]) for row in rows]
     except UNREADABLE:
         return list(read(rows))
-    for (position, _), message in zip(rows, messages, strict=True):
-        force_setattr(message, "position", position)
+    for row, message in zip(rows, messages, strict=True):
+        force_setattr(message, "position", row[0])
     return messages
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -65,7 +66,6 @@ class Statements:
         self.key = quote("key")
         self.has_key = f"{self.key} = %(key)s"
         self.found = f"(SELECT id FROM {self.conversation} WHERE {self.has_key})"
-        self._insertions: dict[tuple[tuple[str, ...], int], str] = {}
         self._writes()
         self._reads()
 
@@ -78,8 +78,9 @@ class Statements:
         )
         self.create = (
             f"INSERT INTO {self.conversation} ({self.key}, namespace, owner_name,"
-            " owner_id, conversation_id, last_position, message_count, created_at,"
-            " last_message_at) VALUES (%s, %s, %s, %s, %s, 0, 0, %s, %s)"
+            " owner_id, conversation_id, first_position, last_position, message_count,"
+            " created_at, last_message_at)"
+            " VALUES (%s, %s, %s, %s, %s, 1, 0, 0, %s, %s)"
             f" {self.if_absent}"
         )
         self.supersede = (
@@ -87,7 +88,8 @@ class Statements:
             f" WHERE conversation_id = {self.reference} AND position IN "
         )
         self.empty = (
-            f"UPDATE {self.conversation} SET message_count = 0 WHERE {self.has_key}"
+            f"UPDATE {self.conversation} SET message_count = 0,"
+            f" first_position = last_position + 1 WHERE {self.has_key}"
         )
         self.delete = f"DELETE FROM {self.message} WHERE conversation_id = {self.found}"
         self.forget = f"DELETE FROM {self.conversation} WHERE {self.has_key}"
@@ -96,24 +98,24 @@ class Statements:
         select = f"SELECT position, body FROM {self.message} WHERE conversation_id = "
         select += self.found
         newest = " ORDER BY position DESC LIMIT %(limit)s"
-        first = (
-            f"(SELECT m.position FROM {self.message} m WHERE m.conversation_id = c.id"
-            " ORDER BY m.position LIMIT 1)"
-        )
-        counters = f" FROM {self.conversation} c WHERE c.{self.has_key}"
         self.all = f"{select} ORDER BY position"
         self.newest = select + newest
         self.newest_before = f"{select} AND position < %(before)s{newest}"
         # No ORDER BY: it would tempt planners away from the index of these.
         self.system = f"{select} AND {SYSTEM}"
-        self.totals = f"SELECT c.message_count, {first}, c.last_position{counters}"
+        counters = "message_count, first_position, last_position"
+        self.totals = f"SELECT {counters} FROM {self.conversation} WHERE {self.has_key}"
         # The counters come as a row without a body, so that all is one snapshot.
+        rows = (
+            f"SELECT position, body, 0 AS count, 0 AS first FROM {self.message}"
+            " WHERE conversation_id = (SELECT id FROM c)"
+        )
         self.window = (
-            f"SELECT c.last_position, NULL, c.message_count, {first}{counters}"
-            " UNION ALL SELECT s.position, s.body, NULL, NULL FROM"
-            f" ({select} AND {SYSTEM}) s"
-            " UNION ALL SELECT o.position, o.body, NULL, NULL FROM"
-            f" ({select} AND {OTHERS}{newest}) o"
+            f"WITH c AS (SELECT id, {counters} FROM {self.conversation}"
+            f" WHERE {self.has_key})"
+            " SELECT last_position, NULL, message_count, first_position FROM c"
+            f" UNION ALL {rows} AND {SYSTEM}"
+            f" UNION ALL SELECT * FROM ({rows} AND {OTHERS}{newest}) o"
         )
         self.appended = (
             f"SELECT position, append_digest, append_count FROM {self.message}"
@@ -149,21 +151,18 @@ class Statements:
             cursor.execute(self._insertion(append.columns, len(rows)), values)
             first += len(rows)
 
+    @lru_cache(maxsize=256)  # noqa: B019 - one instance a process
     def _insertion(self, columns: tuple[str, ...], rows: int) -> str:
-        known = self._insertions.get((columns, rows))
-        if known is None:
-            marks = f"({self.reference}, %s{', %s' * (len(columns) - 1)})"
-            known = (
-                f"INSERT INTO {self.message} (conversation_id, {', '.join(columns)})"
-                f" VALUES {marks}{f', {marks}' * (rows - 1)}"
-            )
-            self._insertions[columns, rows] = known
-        return known
+        marks = f"({self.reference}, {_marks(len(columns))[1:]}"
+        return (
+            f"INSERT INTO {self.message} (conversation_id, {', '.join(columns)})"
+            f" VALUES {marks}{f', {marks}' * (rows - 1)}"
+        )
 
     def _supersede(self, cursor: Any, append: Append, reference: Any) -> None:
         if append.supersedes:
             cursor.execute(
-                self.supersede + _marks(append.supersedes),
+                self.supersede + _marks(len(append.supersedes)),
                 [reference, *append.supersedes],
             )
 
@@ -181,33 +180,32 @@ class PostgreSQL(Statements):
         if len(list(_pieces(append.rows))) > 1:
             return super().append(cursor, append)
         count = len(append.rows)
-        values: list[Any] = [count, count, append.latest, append.key]
+        values = [count, count, append.latest, append.key, *append.supersedes]
         for offset, row in enumerate(append.rows, 1 - count):
             values += (offset, *row)
-        cursor.execute(self._whole(append), values + append.supersedes)
-        found = cursor.fetchone()
-        return None if found is None else found[0]
+        shape = (append.columns, count, len(append.supersedes))
+        cursor.execute(self._whole(*shape), values)
+        return max((position for (position,) in cursor.fetchall()), default=None)
 
-    def _whole(self, append: Append) -> str:
-        columns = append.columns
+    @lru_cache(maxsize=256)  # noqa: B019 - one instance a process
+    def _whole(self, columns: tuple[str, ...], rows: int, superseded: int) -> str:
         casts = self.casts + self.key_casts
         typed = ", ".join(f"%s::{cast}" for cast in casts[: len(columns)])
-        plain = f", (%s{', %s' * (len(columns) - 1)})" * (len(append.rows) - 1)
-        rest = ", ".join(columns[1:])
+        plain = f", {_marks(len(columns))}" * (rows - 1)
         supersede = ""
-        if append.supersedes:
+        if superseded:
             supersede = (
                 f", s AS (UPDATE {self.message} m SET status = 'superseded' FROM c"
                 " WHERE m.conversation_id = c.id AND m.position IN"
-                f" {_marks(append.supersedes)})"
+                f" {_marks(superseded)})"
             )
         update = self.update % {"count": "%s", "latest": "%s", "key": "%s"}
         return (
-            f"WITH c AS ({update}), i AS (INSERT INTO {self.message}"
-            f" (conversation_id, position, {rest})"
+            f"WITH c AS ({update}){supersede} INSERT INTO {self.message}"
+            f" (conversation_id, {', '.join(columns)})"
             f" SELECT c.id, c.last_position + v.position, v.{', v.'.join(columns[1:])}"
-            f" FROM c, (VALUES ({typed}){plain}) AS v ({', '.join(columns)}))"
-            f"{supersede} SELECT last_position FROM c"
+            f" FROM c, (VALUES ({typed}){plain}) AS v ({', '.join(columns)})"
+            " RETURNING position"
         )
 
 
@@ -289,5 +287,5 @@ def _counters(append: Append) -> dict[str, Any]:
     return {"count": len(append.rows), "latest": append.latest, "key": append.key}
 
 
-def _marks(values: Sequence[Any]) -> str:
-    return f"(%s{', %s' * (len(values) - 1)})"
+def _marks(count: int) -> str:
+    return f"(%s{', %s' * (count - 1)})"

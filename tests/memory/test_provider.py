@@ -121,7 +121,7 @@ class TestReading:
             store.add("c", [U("why? " * 60), A("because. " * 60)])
         provider = DefaultMemoryProvider(store, TokenWindow(1000))
         view = provider.plan("c", provider.history("c"))
-        assert store.calls == [("window", 27)]
+        assert store.calls == [("window", 24)]
         assert 850 < view.tokens.total <= 1000
 
     def test_a_budget_of_short_messages_takes_a_second_read(self, store):
