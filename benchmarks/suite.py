@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import Callable, Iterator
 
 from benchmarks import contenders, peers
@@ -12,6 +13,8 @@ from benchmarks.writers import throughput
 from convmem.memory import DefaultMemoryProvider, TokenWindow
 
 Row = tuple[str, Pair | None, str]
+#: A run of the writers takes a fraction of a second, much of it in the scheduler.
+WRITER_ROUNDS = 9
 APPEND_BARS = {
     "sqlite": ("<= 2.5", ""),
     "postgres": ("<= 3.5", "<= 1.8 (stretch)"),
@@ -47,16 +50,14 @@ class Suite:
                 self._title(f"append a turn of two messages at {size:,}"),
                 (self._append(size)),
             )
-        newest = {size: self._newest(size) for size in self.sizes}
-        fitting = {size: self._fitting(size) for size in self.sizes}
         for size in self.sizes:
-            yield self._title(f"load the newest 20 of {size:,}"), newest[size]
+            yield self._title(f"load the newest 20 of {size:,}"), self._newest(size)
             title = f"load the newest that fit 2,000 tokens of {size:,}"
-            yield self._title(title), fitting[size]
+            yield self._title(title), self._fitting(size)
         for size in self.sizes:
             yield self._title(f"load all {size:,}"), self._everything(size)
-        yield self._flat("newest 20", newest)
-        yield self._flat("newest 2,000 tokens", fitting)
+        if len(self.sizes) > 1:
+            yield self._flat()
         yield self._writers()
 
     def _title(self, what: str) -> str:
@@ -152,30 +153,49 @@ class Suite:
         rounds = max(5, min(self.rounds, 200_000 // size))
         return self._rows(calls, {"convmem": "<= 1.3"}, rounds=rounds)
 
-    def _flat(self, what: str, tables: dict[int, list[Row]]) -> tuple[str, list[Row]]:
-        """Compare the largest size with the smallest, beside the floor's own growth."""
-        small, large = min(tables), max(tables)
+    def _flat(self) -> tuple[str, list[Row]]:
+        """Compare the largest size with the smallest, as pairs of their own."""
+        small, large = f"load-{min(self.sizes)}", f"load-{max(self.sizes)}"
+
+        def growth(call: Callable[..., object], *args: object) -> float:
+            early, late = _bind(call, small, *args), _bind(call, large, *args)
+            return compare(early, late, rounds=self.rounds).ratio
+
+        floor = self.floor
+        beside = growth(lambda name: floor.newest(contenders.key(name), 20))
         rows: list[Row] = []
-        for early, late in zip(tables[small], tables[large], strict=True):
-            if early[1] is not None and late[1] is not None:
-                ours = late[1].time / early[1].time
-                floor = late[1].floor / early[1].floor
-                text = f"{early[0]}: {ours:.2f} (floor {floor:.2f})"
+        for label, store in self.stores.items():
+            memory = DefaultMemoryProvider(store, window=TokenWindow(2000))
+            for what, ratio in {
+                "newest 20": growth(store.newest, 20),
+                "2,000 tokens": growth(memory.history),
+            }.items():
+                text = f"{label}, {what}: {ratio:.2f} (floor {beside:.2f})"
                 rows.append((text, None, "<= 1.2"))
-        return self._title(f"{what}, time at {large:,} / time at {small:,}"), rows
+        title = f"time at {max(self.sizes):,} / time at {min(self.sizes):,}"
+        return self._title(title), rows
 
     def _writers(self) -> tuple[str, list[Row]]:
         bar = ">= 0.5" if self.name == "sqlite" else ">= 0.6"
-        rates: dict[str, list[float]] = {"raw": [], "convmem": []}
-        for _ in range(3):
-            for kind, seen in rates.items():
-                contenders.fill(self.alias, f"writers-{kind}", 2)
-                seen.append(throughput(kind, self.alias, f"writers-{kind}"))
-        raw, ours = (sorted(rates[kind])[1] for kind in ("raw", "convmem"))
-        return self._title("8 processes x 100 turns, one conversation"), [
-            (f"raw driver: {raw:,.0f} turns/s", None, ""),
-            (f"convmem: {ours:,.0f} turns/s = {ours / raw:.2f} x", None, bar),
-        ]
+        aliases = {label: store.database for label, store in self.stores.items()}
+        rates: dict[str, list[float]] = {label: [] for label in ("raw", *aliases)}
+        for _ in range(WRITER_ROUNDS):
+            for label, seen in rates.items():
+                name = f"writers-{label}"
+                contenders.fill(self.alias, name, 2)
+                kind, alias = (
+                    ("convmem", aliases[label])
+                    if label in aliases
+                    else ("raw", self.alias)
+                )
+                seen.append(throughput(kind, alias, name))
+        medians = {label: statistics.median(seen) for label, seen in rates.items()}
+        raw = medians.pop("raw")
+        rows: list[Row] = [(f"raw driver: {raw:,.0f} turns/s", None, "")]
+        for label, rate in medians.items():
+            text = f"{label}: {rate:,.0f} turns/s = {rate / raw:.2f} x"
+            rows.append((text, None, bar))
+        return self._title("8 processes x 100 turns, one conversation"), rows
 
     def _rows(
         self,
