@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from functools import lru_cache
@@ -115,14 +115,15 @@ class DatabaseStore(ChatMemory):
 
     def window(self, conversation_id: str, limit: int) -> Loaded:
         key = self._key(conversation_id)
-        found = self._fetch("window", key=key, limit=check_limit(limit))
+        found = list(self._fetch("window", key=key, limit=check_limit(limit)))
         if not found:
             return Loaded(messages=(), totals=Totals())
         # A NULL body stands for the counters; no promise says that they come first.
         counters = next(row for row in found if row[1] is None)
+        found.remove(counters)
+        found.sort()
         last, _, count, first = counters
-        rows = sorted(row for row in found if row is not counters)
-        messages = tuple(self._read(key, rows))
+        messages = tuple(self._read(key, found))
         return Loaded(messages=messages, totals=_totals(count, first, last))
 
     # --- rows, for lists and pages ---
@@ -153,12 +154,12 @@ class DatabaseStore(ChatMemory):
         check_conversation_id(conversation_id)
         return _row_key(self.namespace, self.owner, conversation_id)
 
-    def _fetch(self, statement: str, **values: Any) -> list[Any]:
+    def _fetch(self, statement: str, **values: Any) -> Sequence[Any]:
         connection = connections[self.database]
         sql: str = getattr(statements(connection), statement)
         with _locks_named, connection.cursor() as cursor:
             cursor.execute(sql, values)
-            rows: list[Any] = cursor.fetchall()
+            rows: Sequence[Any] = cursor.fetchall()  # PyMySQL: a tuple
         return rows
 
     def _messages(
@@ -167,7 +168,7 @@ class DatabaseStore(ChatMemory):
         key = self._key(conversation_id)
         return self._read(key, self._fetch(statement, key=key, **values))
 
-    def _read(self, key: str, rows: list[Row]) -> list[Message]:
+    def _read(self, key: str, rows: Sequence[Row]) -> list[Message]:
         messages = read_all(rows)
         bad = [m.position or 0 for m in messages if m.status == "corrupt"]
         if not bad:
