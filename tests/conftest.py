@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
@@ -28,6 +31,19 @@ def redis() -> str:
     place = urlsplit(settings.CACHES["redis"]["LOCATION"])
     require_service("Redis", place.hostname or "127.0.0.1", place.port or 6379)
     return str(settings.CACHES["redis"]["LOCATION"])
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Part with the connections of threads that have ended: PostgreSQL drops no
+    database that somebody is connected to."""
+    yield
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 def require_service(name: str, host: str, port: int) -> None:

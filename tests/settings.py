@@ -1,9 +1,9 @@
 """Settings of the test suite.
 
-Everything runs on SQLite (a file, set up as a project should set it up). The stores are
-tested on two more databases::
+Everything runs on SQLite (a file, set up as a project should set it up), and on two
+more databases::
 
-    CONVMEM_TEST_DATABASE=postgresql python -m pytest tests/stores
+    CONVMEM_TEST_DATABASE=postgresql python -m pytest
     CONVMEM_TEST_DATABASE=mysql python -m pytest tests/stores
 
 Where the servers are is said by ``PGHOST PGPORT PGUSER PGPASSWORD``, ``MYSQL_HOST
