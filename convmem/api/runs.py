@@ -41,13 +41,13 @@ class RunView(ConvmemView):
 
 
 class RunList(RunView):
-    """Ask an agent. The view stands outside ``ATOMIC_REQUESTS``: a failing model must
-    not take the user's message with it."""
+    """Ask an agent."""
 
     serializer_class = RunRequestSerializer
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
+        # Outside ATOMIC_REQUESTS: a failing model must not take the input with it.
         view = super().as_view(**initkwargs)
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)

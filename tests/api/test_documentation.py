@@ -33,3 +33,11 @@ def test_the_example_of_an_error_is_what_is_answered(api: Any) -> None:
     ]
     said = {"messages": ["hi", {"role": "robot", "content": "hi"}]}
     assert post(api, messages("c"), said).json() == example
+
+
+def test_the_browsable_pages_speak_plainly(api: Any) -> None:
+    """A docstring of a view is read by people: no marks of its author's."""
+    for pattern in urlpatterns:
+        said = pattern.callback.view_class().get_view_description()
+        assert said
+        assert "`" not in said
