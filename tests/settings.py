@@ -1,9 +1,10 @@
 """Settings of the test suite.
 
 Everything runs on SQLite (a file, set up as a project should set it up), and on two
-more databases::
+more databases, on PostgreSQL with either way of binding parameters::
 
     CONVMEM_TEST_DATABASE=postgresql python -m pytest
+    CONVMEM_TEST_DATABASE=postgresql-bound python -m pytest tests/stores
     CONVMEM_TEST_DATABASE=mysql python -m pytest tests/stores
 
 Where the servers are is said by ``PGHOST PGPORT PGUSER PGPASSWORD``, ``MYSQL_HOST
@@ -53,6 +54,11 @@ def _postgresql() -> dict[str, object]:
     }
 
 
+def _postgresql_bound() -> dict[str, object]:
+    options = {"server_side_binding": True, "prepare_threshold": 2}
+    return {**_postgresql(), "OPTIONS": options}
+
+
 def _mysql() -> dict[str, object]:
     import pymysql
 
@@ -75,7 +81,12 @@ def _mysql() -> dict[str, object]:
     }
 
 
-KINDS = {"sqlite": _sqlite, "postgresql": _postgresql, "mysql": _mysql}
+KINDS = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+    "postgresql-bound": _postgresql_bound,
+    "mysql": _mysql,
+}
 DATABASES = {"default": KINDS[DATABASE]()}
 if "CONVMEM_TEST_NAME" in os.environ:  # a process that a test has started
     DATABASES["default"]["NAME"] = os.environ["CONVMEM_TEST_NAME"]

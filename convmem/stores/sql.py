@@ -172,9 +172,6 @@ class PostgreSQL(Statements):
 
     one_statement_append = True
     greatest = "GREATEST"
-    #: With server-side binding the types of a VALUES list must be said.
-    casts = ("bigint", "text", "text", "text", "text", "timestamptz")
-    key_casts = ("text", "text", "integer")
 
     def append(self, cursor: Any, append: Append) -> int | None:
         if len(list(_pieces(append.rows))) > 1:
@@ -189,9 +186,10 @@ class PostgreSQL(Statements):
 
     @lru_cache(maxsize=256)  # noqa: B019 - one instance a process
     def _whole(self, columns: tuple[str, ...], rows: int, superseded: int) -> str:
-        casts = self.casts + self.key_casts
-        typed = ", ".join(f"%s::{cast}" for cast in casts[: len(columns)])
-        plain = f", {_marks(len(columns))}" * (rows - 1)
+        # Without casts, each of which costs the server as much as a column does:
+        # texts are texts to a VALUES list under either binding, and numbers and times
+        # come with their type.
+        values = f"{_marks(len(columns))}{f', {_marks(len(columns))}' * (rows - 1)}"
         supersede = ""
         if superseded:
             supersede = (
@@ -204,7 +202,7 @@ class PostgreSQL(Statements):
             f"WITH c AS ({update}){supersede} INSERT INTO {self.message}"
             f" (conversation_id, {', '.join(columns)})"
             f" SELECT c.id, c.last_position + v.position, v.{', v.'.join(columns[1:])}"
-            f" FROM c, (VALUES ({typed}){plain}) AS v ({', '.join(columns)})"
+            f" FROM c, (VALUES {values}) AS v ({', '.join(columns)})"
             " RETURNING position"
         )
 
