@@ -118,13 +118,12 @@ class DatabaseStore(ChatMemory):
         found = list(self._fetch("window", key=key, limit=check_limit(limit)))
         if not found:
             return Loaded(messages=(), totals=Totals())
-        # A NULL body stands for the counters; no promise says that they come first.
-        counters = next(row for row in found if row[1] is None)
+        # No promise says that the row of the counters comes first.
+        counters = next(row for row in found if row[0] is None)
         found.remove(counters)
         found.sort()
-        last, _, count, first = counters
         messages = tuple(self._read(key, found))
-        return Loaded(messages=messages, totals=_totals(count, first, last))
+        return Loaded(messages=messages, totals=_totals(*map(int, counters[1].split())))
 
     # --- rows, for lists and pages ---
 

@@ -33,6 +33,8 @@ NO_KEY = (None, None, None)
 SYSTEM = "role IN ('system', 'developer')"
 OTHERS = "role NOT IN ('system', 'developer')"
 
+CONCATENATED = "CONCAT_WS(' ', message_count, first_position, last_position)"
+
 Values = tuple[Any, ...]
 
 
@@ -58,6 +60,8 @@ class Statements:
     #: The conversation, from the reference that `allocate` gives.
     reference = "%s"
     if_absent = "ON CONFLICT (key) DO NOTHING"
+    #: The counters as one text, so that they fit into the columns of a message's row.
+    counters = "message_count || ' ' || first_position || ' ' || last_position"
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         quote = connection.ops.quote_name
@@ -105,15 +109,15 @@ class Statements:
         self.system = f"{select} AND {SYSTEM}"
         counters = "message_count, first_position, last_position"
         self.totals = f"SELECT {counters} FROM {self.conversation} WHERE {self.has_key}"
-        # The counters come as a row without a body, so that all is one snapshot.
+        # The counters come as a row without a position, so that all is one snapshot.
         rows = (
-            f"SELECT position, body, 0 AS count, 0 AS first FROM {self.message}"
+            f"SELECT position, body FROM {self.message}"
             " WHERE conversation_id = (SELECT id FROM c)"
         )
         self.window = (
-            f"WITH c AS (SELECT id, {counters} FROM {self.conversation}"
-            f" WHERE {self.has_key})"
-            " SELECT last_position, NULL, message_count, first_position FROM c"
+            f"WITH c AS (SELECT id, {self.counters} AS counters"
+            f" FROM {self.conversation} WHERE {self.has_key})"
+            " SELECT NULL, counters FROM c"
             f" UNION ALL {rows} AND {SYSTEM}"
             f" UNION ALL SELECT * FROM ({rows} AND {OTHERS}{newest}) o"
         )
@@ -172,6 +176,7 @@ class PostgreSQL(Statements):
 
     one_statement_append = True
     greatest = "GREATEST"
+    counters = CONCATENATED
 
     def append(self, cursor: Any, append: Append) -> int | None:
         if len(list(_pieces(append.rows))) > 1:
@@ -214,6 +219,7 @@ class MySQL(Statements):
     greatest = "GREATEST"
     allocated = "LAST_INSERT_ID(last_position + %(count)s)"
     returning = ""
+    counters = CONCATENATED
     # Not INSERT IGNORE: its shared lock on the row that others made deadlocks them.
     if_absent = "ON DUPLICATE KEY UPDATE last_position = last_position"
 
